@@ -1,0 +1,63 @@
+# `make solve` needs python3 and make, nothing else; every target builds what it needs first.
+PYTHON ?= python3
+VENV   ?= .venv
+JOB    ?= examples/llama-2-7b-8xa100.yaml
+RUNS   ?= tests/data/runs.csv
+
+BIN      := $(VENV)/bin
+PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PACKAGED := setup.cfg pyproject.toml
+# Each stamp is written after an installation succeeded, so a re-run installs only what setup.cfg changed.
+BASE        := $(VENV)/.installed
+TEST        := $(VENV)/.installed-test
+INTEGRATION := $(VENV)/.installed-integration
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: solve test test-integration lint types bench accuracy golden help clean
+
+solve: $(BASE)  ## plan the example job (JOB=FILE for another)
+	$(BIN)/planner solve $(JOB)
+
+test: $(TEST)  ## unit tests, without torch
+	$(BIN)/python -m pytest tests --ignore=tests/integration -q
+
+test-integration: $(INTEGRATION)  ## hold plans and ledgers against a real DeepSpeed on the CPU
+	$(BIN)/python -m pytest tests/integration -q
+
+lint: $(TEST)  ## ruff
+	$(BIN)/ruff check .
+
+types: $(TEST)  ## mypy --strict
+	$(BIN)/mypy --strict planner constraints
+
+bench: $(BASE)  ## time the solver on the benchmark jobs
+	$(BIN)/python benchmarks/solve.py
+
+accuracy: $(BASE)  ## score the ledger against measured runs (RUNS=FILE for another log)
+	$(BIN)/planner accuracy $(RUNS)
+
+golden: $(TEST)  ## write the golden files again
+	PLANNER_GOLDEN=write $(BIN)/python -m pytest tests/test_golden.py -q
+
+clean:  ## remove the virtual environment and build products
+	rm -rf $(VENV) build dist *.egg-info
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(BASE): $(PACKAGED) | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(TEST): $(BASE)
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+# DS_BUILD_OPS=0: DeepSpeed compiles no kernel when it is installed.
+$(INTEGRATION): $(TEST)
+	DS_BUILD_OPS=0 $(PIP) --editable '.[test,integration]'
+	@touch $@

@@ -1,0 +1,37 @@
+"""One file per rule that a plan must satisfy.
+
+Each module has the same two names: `require(job)` gives the requirements, `because(job, plan)` the sentence that says
+how a plan breaks them (None where it does not). The module's name is the constraint's name, its docstring its page.
+"""
+
+from types import ModuleType
+
+from constraints import (
+    accumulation_dtype_suits_the_stage,
+    batch_divides_over_ranks,
+    checkpoints_fit_the_layers,
+    gpu_memory_holds_every_phase,
+    host_memory_holds_every_phase,
+    host_runs_the_optimizer,
+    layout_fills_the_cluster,
+    nvme_holds_what_is_moved_there,
+    precision_runs_on_the_gpu,
+    techniques_do_not_conflict,
+    techniques_have_what_they_need,
+)
+
+ALL: tuple[ModuleType, ...] = (
+    precision_runs_on_the_gpu,
+    layout_fills_the_cluster,
+    batch_divides_over_ranks,
+    checkpoints_fit_the_layers,
+    techniques_have_what_they_need,
+    techniques_do_not_conflict,
+    accumulation_dtype_suits_the_stage,
+    host_runs_the_optimizer,
+    gpu_memory_holds_every_phase,
+    host_memory_holds_every_phase,
+    nvme_holds_what_is_moved_there,
+)
+
+NAMES: tuple[str, ...] = tuple(module.__name__.rpartition(".")[2] for module in ALL)

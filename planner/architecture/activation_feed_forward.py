@@ -1,0 +1,113 @@
+"""What dense and mixture-of-experts blocks keep for backward, and what they need while they run."""
+
+from __future__ import annotations
+
+from planner.architecture.amount import ActivationSettings, Amount
+from planner.architecture.shape import FeedForward, LayerKind
+
+INPUTS = ("gate", "up")
+
+
+def feed_forward_stored(block: FeedForward, hidden: int, settings: ActivationSettings) -> Amount:
+    """Stored set of one feed-forward block, the copies its matrices keep of its input included."""
+    if block.experts:
+        return _experts_stored(block, hidden, settings)
+    inputs = settings.input_bytes(INPUTS if block.gated else ("up",), fused=not block.gated) * hidden
+    return Amount(0, inputs + _inner(block, block.width, settings))
+
+
+def _inner(block: FeedForward, width: int, settings: ActivationSettings) -> int:
+    """Tensors of the inner width, and what adapters keep."""
+    kept = (_activation(block, settings) + (2 * settings.element if block.gated else 0)) * width
+    down = settings.input_bytes(("down",)) * width
+    adapters = settings.adapter_outputs(*(INPUTS if block.gated else ("up",)), "down")
+    if settings.kernels != "huggingface" and block.gated:
+        return 2 * settings.element * width + down + adapters
+    last = _result_kept(block, settings) * width
+    return kept - last + (max(down, last) if not settings.private_bytes else down + _needed(block, last)) + adapters
+
+
+def _activation(block: FeedForward, settings: ActivationSettings) -> int:
+    """Bytes per inner element that the activation keeps, its result included."""
+    element = settings.element
+    return {"relu": element, "relu2": 2 * element, "gelu_python": 5 * element}.get(block.activation, 2 * element)
+
+
+def _result_kept(block: FeedForward, settings: ActivationSettings) -> int:
+    """Bytes per inner element of the tensor that the last matrix reads."""
+    return settings.element
+
+
+def _needed(block: FeedForward, last: int) -> int:
+    """ReLU needs its own result for its gradient, whoever else keeps it."""
+    return last if block.activation == "relu" and not block.gated else 0
+
+
+def _experts_stored(block: FeedForward, hidden: int, settings: ActivationSettings) -> Amount:
+    """Grouped matrix products over the routed tokens, the router, and the shared expert."""
+    element, routed = settings.element, block.experts_per_token
+    tokens = routed * (2 * element * hidden + _expert_inner(block, settings) * block.width)
+    weights = 8 * routed + 4 if block.routing_weights_fp32 else element * routed
+    router = 32 * routed + 4 * block.experts + weights + (4 * hidden if block.router_fp32_input else 0)
+    shared = _expert_inner(block, settings) * block.shared_width
+    gated = element * hidden + element if block.shared_gate else 0
+    return Amount(0, settings.element * hidden + tokens + router + shared + gated)
+
+
+def _expert_inner(block: FeedForward, settings: ActivationSettings) -> int:
+    if settings.kernels != "huggingface" and block.gated:
+        return 3 * settings.element
+    return _activation(block, settings) + (2 * settings.element if block.gated else 0)
+
+
+def feed_forward_work(
+    kind: LayerKind, block: FeedForward, hidden: int, settings: ActivationSettings
+) -> tuple[int, int, int, int]:
+    """Bytes per token of the four workings of a site (see Work)."""
+    if block.experts:
+        return _experts_work(block, hidden, settings)
+    element, stream, norm = settings.element, settings.stream * hidden, settings.element * hidden
+    inner = element * block.width
+    forward = stream + norm + (inner if block.activation == "relu" and not block.gated else 0)
+    alone = _alone(kind, block) * inner + stream + norm + (norm if _three_streams(kind, block) else 0)
+    backward = _backward(block, settings) * inner + stream
+    return forward, alone, backward, backward
+
+
+def _alone(kind: LayerKind, block: FeedForward) -> int:
+    """Inner-wide tensors alive at once in a forward that stores nothing."""
+    if block.gated:
+        fused = any(tensor.role == "mlp" and 2 * block.width in tensor.shape for tensor in kind.tensors)
+        return 4 if fused else 3
+    return 4 if block.activation == "gelu_python" else 2
+
+
+def _three_streams(kind: LayerKind, block: FeedForward) -> bool:
+    """Two norm outputs beside the stream: parallel blocks with a norm each, or a stream that ReLU blocks hold."""
+    return (kind.parallel and kind.norms > 1 and not kind.attention_first) or block.activation == "relu"
+
+
+def _backward(block: FeedForward, settings: ActivationSettings) -> int:
+    """Inner-wide gradients beyond what is stored: a kernel that writes over its inputs needs one, a GELU kernel one."""
+    if settings.kernels != "huggingface" or (not block.gated and block.activation == "gelu"):
+        return 1
+    return 2
+
+
+def _experts_work(block: FeedForward, hidden: int, settings: ActivationSettings) -> tuple[int, int, int, int]:
+    """The combination of the routed outputs is the widest moment; fp32 routing weights make it fp32.
+
+    A shared expert without a gate runs after the routed ones: its stored set does not exist yet in forward and is
+    gone in backward.
+    """
+    element, stream = settings.element, settings.stream * hidden
+    rows = block.experts_per_token * hidden
+    wide = 4 if block.routing_weights_fp32 else element
+    late = 0 if block.shared_gate else _expert_inner(block, settings) * block.shared_width
+    gate = element * hidden if block.shared_gate else 0
+    combine = (2 * element + 2 * wide) * rows
+    matrices = 4 * element * block.experts_per_token * block.width + element * rows
+    alone = max(combine, matrices) + 2 * stream + gate
+    recomputed = 3 * wide * rows + stream + gate - late
+    backward = recomputed + (element * rows if block.routing_weights_fp32 else 0)
+    return 2 * wide * rows + 3 * stream - late, alone, backward, recomputed

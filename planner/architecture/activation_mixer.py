@@ -1,0 +1,134 @@
+"""What attention and recurrent mixers keep for backward, and what they need while they run."""
+
+from __future__ import annotations
+
+from planner.architecture.amount import ActivationSettings, Amount, total
+from planner.architecture.shape import Attention, Recurrence
+
+QUERY_KEY_VALUE = ("q", "k", "v")
+
+
+def attention_stored(attention: Attention, hidden: int, settings: ActivationSettings) -> Amount:
+    """Stored set of one attention block, the copies its projections keep of its input included."""
+    inputs = settings.input_bytes(QUERY_KEY_VALUE, attention.fused_qkv) * hidden
+    adapters = settings.private_bytes * settings.adapted("o") * attention.heads * attention.head_dim
+    outputs = settings.adapter_outputs(*QUERY_KEY_VALUE, "o")
+    inner = _latent(attention, settings) if attention.kind == "mla" else _grouped(attention, settings)
+    return total([Amount(0, inputs + adapters + outputs), inner, _probabilities(attention, settings),
+                  _layer_tables(attention, settings)])
+
+
+def _grouped(attention: Attention, settings: ActivationSettings) -> Amount:
+    element, queries = settings.element, attention.heads * attention.head_dim
+    keys = attention.kv_heads * attention.head_dim
+    projected = element * (queries + 2 * keys)
+    if attention.fused_qkv and attention.rotary_dim and settings.kernels == "huggingface":
+        projected += element * (queries + keys)
+    return Amount(0, projected + element * queries + 4 * attention.heads) + _query_key_norm(attention, settings)
+
+
+def _query_key_norm(attention: Attention, settings: ActivationSettings) -> Amount:
+    """RMSNorm over queries and keys: as any other norm, its output being the unrotated copy that dies."""
+    if attention.qk_norm == "none":
+        return Amount()
+    width = (attention.heads + attention.kv_heads) * attention.head_dim
+    rows = attention.heads + attention.kv_heads if attention.qk_norm == "per_head" else 2
+    if settings.kernels != "huggingface":
+        return Amount(0, settings.element * width + 4 * rows)
+    product = 0 if settings.frozen else (4 if attention.qk_norm_fp32 else settings.element)
+    return Amount(8 * attention.head_dim if attention.qk_norm_offset else 0, (4 + product) * width + 4 * rows)
+
+
+def _latent(attention: Attention, settings: ActivationSettings) -> Amount:
+    """Multi-head latent attention: assembled queries and keys, the expanded latent, and norms over two latents."""
+    element, heads = settings.element, attention.heads
+    key = attention.nope_dim + attention.rotary_dim
+    latents = [attention.key_value_latent, *([attention.query_latent] if attention.query_latent else [])]
+    norms = sum((4 + 2 * element if settings.kernels == "huggingface" else 2 * element) * width + 4 for width in latents)
+    expanded = element * heads * (attention.nope_dim + attention.value_dim)
+    return Amount(0, 2 * element * heads * key + expanded + element * heads * attention.value_dim + 4 * heads + norms)
+
+
+def _probabilities(attention: Attention, settings: ActivationSettings) -> Amount:
+    """What an implementation that is not flash attention keeps besides, or instead of the log-sum-exp."""
+    if settings.attention == "flash":
+        return Amount()
+    if settings.attention == "eager":
+        return Amount(0, _repeats(attention, settings) - 4 * attention.heads + _softmax(attention, settings))
+    mask = 2 * settings.sequence_length if settings.attention == "sdpa_masked" else 0
+    if attention.kind == "mla":
+        scaled = 2 * settings.element * attention.heads * (attention.nope_dim + attention.rotary_dim)
+        return Amount(0, 4 * attention.heads * (settings.sequence_length - 1) + scaled + mask)
+    return Amount(0, _repeats(attention, settings) + _relaid_output(attention, settings) + mask)
+
+
+def _softmax(attention: Attention, settings: ActivationSettings) -> int:
+    scores = attention.heads * settings.sequence_length
+    upcast = 4 + settings.element if attention.softmax_fp32 and settings.element == 2 else settings.element
+    return scores * (upcast + (settings.element if attention.softcap else 0))
+
+
+def _repeats(attention: Attention, settings: ActivationSettings) -> int:
+    """Keys and values repeated for every query head."""
+    if attention.kind == "mla" or (attention.fused_qkv and attention.kv_heads < attention.heads):
+        return 0
+    return 2 * settings.element * (attention.heads - attention.kv_heads) * attention.head_dim
+
+
+def _relaid_output(attention: Attention, settings: ActivationSettings) -> int:
+    """Partly rotated queries are joined head by head, and the kernel's output follows that layout: one more copy."""
+    joined = attention.joined_rotary or 0 < attention.rotary_dim < attention.head_dim
+    return settings.element * attention.heads * attention.head_dim if joined and not attention.rotary_interleaved else 0
+
+
+def _layer_tables(attention: Attention, settings: ActivationSettings) -> Amount:
+    """Cosines and sines that the layer itself repeats, one row per position."""
+    if not attention.rotary_interleaved or settings.kernels != "huggingface":
+        return Amount()
+    return Amount(settings.sequence_length * attention.rotary_dim * (8 if attention.rotary_fp32 else 4))
+
+
+def attention_work(attention: Attention, hidden: int, settings: ActivationSettings) -> tuple[int, int, int, int]:
+    """Bytes per token of the four workings of a site (see Work)."""
+    element, stream = settings.element, settings.stream * hidden
+    heads, dim = attention.heads, max(attention.head_dim, attention.nope_dim + attention.rotary_dim)
+    queries, keys = element * heads * dim, element * attention.kv_heads * dim
+    rope = (10 if attention.rotary_fp32 else 2) * queries
+    alone = stream + element * hidden + 2 * queries + 2 * keys + rope
+    if settings.attention == "eager":
+        scores = heads * settings.sequence_length
+        repeats = 2 * queries if attention.kv_heads < heads else 0
+        forward = 4 * scores + stream
+        alone = max(alone, 10 * scores + stream + queries + 2 * keys + repeats)
+        backward = 6 * scores + stream - queries
+        return forward, alone, backward, backward
+    rounded = -(-dim // 32) * 32
+    expanded = 2 * queries if attention.kv_heads < heads else 0
+    backward = stream + 4 * heads * (rounded + 1) + queries + 2 * keys + expanded
+    return stream, alone, backward, backward
+
+
+def recurrence_stored(recurrence: Recurrence, hidden: int, settings: ActivationSettings) -> Amount:
+    """Stored set of a recurrent mixer with its fused kernels (mamba_ssm, fla), read from their sources.
+
+    The convolution's output is recomputed in backward; what stays is the input projection (both branches), the gates,
+    the gated result, and the states at the borders of chunks of 256 steps in fp32 (2048 steps for `mamba`).
+    """
+    inputs = settings.input_bytes(("in",)) * hidden
+    heads, element = max(recurrence.heads, 1), settings.element
+    states = 4 * recurrence.inner * recurrence.state
+    if recurrence.kind == "mamba":
+        gates = element * (recurrence.rank + 2 * recurrence.state)
+        return Amount(0, inputs + 3 * element * recurrence.inner + gates + -(-states // 2048))
+    if recurrence.kind == "mamba2":
+        gates = element * 2 * recurrence.groups * recurrence.state + (element + 4) * heads
+        return Amount(0, inputs + 4 * element * recurrence.inner + gates + -(-states // 256))
+    keys = 2 * recurrence.key_dim
+    states = 4 * recurrence.value_dim * recurrence.key_dim // (64 * heads)
+    return Amount(0, inputs + 2 * element * keys + 5 * element * recurrence.value_dim + 12 * heads + states)
+
+
+def recurrence_work(recurrence: Recurrence, hidden: int, settings: ActivationSettings) -> tuple[int, int, int, int]:
+    """Bytes per token of the four workings of a site (see Work): the recomputed branches and their gradients."""
+    stream, inner = settings.stream * hidden, settings.element * max(recurrence.inner, recurrence.value_dim)
+    return stream, 2 * stream + 4 * inner, stream + 4 * inner, stream + 4 * inner

@@ -1,0 +1,244 @@
+"""Points into a CP-SAT model, and CP-SAT's answer back into a plan. The only module that imports ortools.
+
+One literal per point, exactly one is true. At each point every limit is one small linear inequality over the measures,
+enforced by the point's literal; the step time is one variable above every form of the chosen point. Inner choices and
+measures are integer variables tied by the point's relation. Memory is in bytes, time in microseconds, both exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ortools.sat.python import cp_model
+
+from planner.errors import InputError
+from planner.plan import Plan, Value
+from planner.points import Form, Point, Points, Relation
+
+Objective = Literal["time", "memory", "rank", "overflow"]
+ROWS_TRIED = 8
+LARGEST = 2**53  # bytes or microseconds; sums of forms stay far inside CP-SAT's 64 bits
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the solver found: status, the plan with its objective value, the proven bound, and the seconds it took."""
+
+    status: Literal["optimal", "feasible", "infeasible", "stopped"]
+    plan: Plan | None
+    value: int | None
+    bound: int | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to ask of the points.
+
+    `capacities` bound each device's moments in bytes; `soft` capacities may be exceeded, and `overflow` minimises the
+    largest excess. `time_at_most` and `memory_at_most` hold objectives that are already proven where they are.
+    """
+
+    objective: Objective
+    capacities: Mapping[str, int]
+    time_limit: float
+    soft: Mapping[str, int] = field(default_factory=dict)
+    time_at_most: int | None = None
+    memory_at_most: int | None = None
+    workers: int = 2
+    seed: int = 0
+
+
+class _Model:
+    """The CP-SAT model of one question."""
+
+    def __init__(self, points: Points, question: Question) -> None:
+        self.points, self.question = points, question
+        self.model = cp_model.CpModel()
+        self.measures = [self.model.new_int_var(0, measure_bound, name) for name, measure_bound in _bounds(points)]
+        self.inner = [
+            self.model.new_int_var(int(min(choice.values)), int(max(choice.values)), choice.name)  # type: ignore[type-var, arg-type]
+            for choice in points.inner
+        ]
+        reached = (self._reached(point) for point in points.points)
+        self.ceiling = min(reached, default=LARGEST)
+        self.reachable = self.ceiling < LARGEST
+        kept = [point for point in points.points if self._possible(point)]
+        self.literals = [(self.model.new_bool_var(f"point {index}"), point) for index, point in enumerate(kept)]
+        self.model.add_exactly_one(literal for literal, _ in self.literals)
+        self._relations()
+        self._limits()
+        self._objective()
+
+    def _boxes(self, point: Point) -> tuple[tuple[int, int], ...]:
+        """The boxes of the measures at a point."""
+        return self.points.relations[point.key].boxes
+
+    def _bounded(self, point: Point) -> Iterable[tuple[Form, int]]:
+        """Every form of a point that has a bound, with it."""
+        question = self.question
+        for device, forms in point.memory.items():
+            yield from ((form, question.capacities[device]) for form in forms if device in question.capacities)
+        if question.memory_at_most is not None:
+            yield from ((form, question.memory_at_most) for form in point.memory.get("gpu", ()))
+        if question.time_at_most is not None:
+            yield from ((form, question.time_at_most) for form in point.time)
+
+    def _possible(self, point: Point) -> bool:
+        """Whether every bound can hold somewhere in the point's boxes."""
+        boxes = self._boxes(point)
+        if any(form.least(boxes) > self.ceiling for form in self._forms(point)):
+            return False  # some plan is better; the proof covers the point by this bound
+        return all(form.least(boxes) <= bound for form, bound in self._bounded(point))
+
+    def _reached(self, point: Point) -> int:
+        """The best objective among a few rows of the point that satisfy every bound; LARGEST where none does."""
+        rows, inner = self.points.relations[point.key].rows, len(self.points.inner)
+        sample = rows[:: max(1, len(rows) // ROWS_TRIED)] + rows[-1:]
+        bounded, forms = list(self._bounded(point)), self._forms(point)
+        boxes = [tuple((value, value) for value in row[inner:]) for row in sample]
+        return min(
+            (
+                max((form.least(box) for form in forms), default=0)
+                for box in boxes
+                if all(form.least(box) <= bound for form, bound in bounded)
+            ),
+            default=LARGEST,
+        )
+
+    def _relations(self) -> None:
+        """Inner choices and measures go together as the chosen point's relation says."""
+        by_key: dict[tuple[Value, ...], list[cp_model.IntVar]] = {}
+        for literal, point in self.literals:
+            by_key.setdefault(point.key, []).append(literal)
+        for key, literals in by_key.items():
+            chosen = self.model.new_bool_var(f"relation {key}")
+            self.model.add(sum(literals) == chosen)
+            self._relation(self.points.relations[key], chosen)
+
+    def _relation(self, relation: Relation, chosen: cp_model.IntVar) -> None:
+        """One relation: a table, or linear equations where every measure is affine in a single inner choice."""
+        variables = [*self.inner, *self.measures]
+        lines = affine_rows(relation) if len(self.inner) == 1 else None
+        if lines is None:
+            self.model.add_allowed_assignments(variables, list(relation.rows)).only_enforce_if(chosen)
+            return
+        (low, high), pairs = lines
+        self.model.add_linear_constraint(self.inner[0], low, high).only_enforce_if(chosen)
+        for measure, (constant, slope) in zip(self.measures, pairs, strict=True):
+            self.model.add(measure == constant + slope * self.inner[0]).only_enforce_if(chosen)
+
+    def _expression(self, form: Form) -> cp_model.LinearExprT:
+        """A form over the measures' variables."""
+        return cp_model.LinearExpr.weighted_sum(self.measures, form.slopes) + form.constant
+
+    def _enforce(self, literal: cp_model.IntVar, point: Point, form: Form, bound: int) -> None:
+        """The form is at most `bound` where the point is chosen."""
+        if form.most(self._boxes(point)) > bound:
+            self.model.add(self._expression(form) <= bound).only_enforce_if(literal)
+
+    def _limits(self) -> None:
+        """Every device holds every moment; proven objectives stay as good as they are."""
+        for literal, point in self.literals:
+            for form, bound in self._bounded(point):
+                if form.most(self._boxes(point)) > bound:
+                    self.model.add(self._expression(form) <= bound).only_enforce_if(literal)
+
+    def _objective(self) -> None:
+        """Minimise what was asked for."""
+        if self.question.objective == "rank":
+            pairs = zip(self.points.inner_weights, self.inner, strict=True)
+            position = sum(weight * variable for weight, variable in pairs)
+            self.model.minimize(sum(point.rank * literal for literal, point in self.literals) + position)
+            return
+        value = self.model.new_int_var(min(0, self.ceiling), max(0, self.ceiling), "objective")
+        lowest = []
+        for literal, point in self.literals:
+            forms, boxes = self._forms(point), self._boxes(point)
+            lowest.append(max((form.least(boxes) for form in forms), default=0))
+            for form in forms:
+                if form.most(boxes) > lowest[-1]:
+                    self.model.add(value >= self._expression(form)).only_enforce_if(literal)
+        literals = [literal for literal, _ in self.literals]
+        self.model.add(value >= cp_model.LinearExpr.weighted_sum(literals, lowest))  # helps the proof
+        self.model.minimize(value)
+
+    def _forms(self, point: Point) -> Sequence[Form]:
+        """The forms of which the largest is the objective."""
+        if self.question.objective == "time":
+            return point.time
+        if self.question.objective == "memory":
+            return point.memory.get("gpu", ())
+        if self.question.objective == "rank":
+            return ()
+        return [
+            Form(form.constant - capacity, form.slopes)
+            for device, capacity in self.question.soft.items()
+            for form in point.memory.get(device, ())
+        ]
+
+    def solve(self) -> Answer:
+        """Runs the solver and reads the plan off."""
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = self.question.workers
+        solver.parameters.random_seed = self.question.seed
+        solver.parameters.max_time_in_seconds = max(0.01, self.question.time_limit)
+        status = solver.solve(self.model)
+        seconds = solver.wall_time
+        if status == cp_model.MODEL_INVALID:
+            raise InputError("the job's numbers are beyond what the solver can hold", expected="smaller sizes")
+        if status == cp_model.INFEASIBLE:
+            return Answer("infeasible", None, None, None, seconds)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Answer("stopped", None, None, None, seconds)
+        bound = round(solver.best_objective_bound)
+        name: Literal["optimal", "feasible"] = "optimal" if status == cp_model.OPTIMAL else "feasible"
+        return Answer(name, self._plan(solver), round(solver.objective_value), bound, seconds)
+
+    def _plan(self, solver: cp_model.CpSolver) -> Plan:
+        """The chosen point's values and the inner choices', in the order of the space."""
+        point = next(point for literal, point in self.literals if solver.boolean_value(literal))
+        values = dict(point.values)
+        values |= {choice.name: solver.value(variable) for choice, variable in zip(self.points.inner, self.inner, strict=True)}
+        return Plan({choice.name: values[choice.name] for choice in self.points.space.choices})
+
+
+def _bounds(points: Points) -> Iterable[tuple[str, int]]:
+    """Each measure with its largest value."""
+    for measure in points.space.measures:
+        yield measure.name, measure.largest
+
+
+def affine_rows(relation: Relation) -> tuple[tuple[int, int], list[tuple[int, int]]] | None:
+    """((low, high), [(constant, slope) of each measure]) where rows are affine in their first column, else None."""
+    rows = sorted(relation.rows)
+    first = [row[0] for row in rows]
+    if first != list(range(first[0], first[-1] + 1)):
+        return None
+    if len(rows) == 1:
+        return (first[0], first[0]), [(value, 0) for value in rows[0][1:]]
+    pairs = []
+    for column in range(1, len(rows[0])):
+        slope = rows[1][column] - rows[0][column]
+        constant = rows[0][column] - slope * first[0]
+        if any(row[column] != constant + slope * row[0] for row in rows):
+            return None
+        pairs.append((constant, slope))
+    return (first[0], first[-1]), pairs
+
+
+def feasible(points: Points, question: Question) -> bool:
+    """Whether some plan satisfies the question's capacities, whatever its objective."""
+    if not points.points:
+        return False
+    model = _Model(points, replace(question, objective="rank"))
+    return bool(model.reachable) or model.solve().status != "infeasible"
+
+
+def ask(points: Points, question: Question) -> Answer:
+    """The best plan for a question, with proof where time allows; `infeasible` is a proof too."""
+    if not points.points:
+        return Answer("infeasible", None, None, None, 0.0)
+    return _Model(points, question).solve()

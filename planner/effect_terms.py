@@ -1,0 +1,194 @@
+"""Reads effects into terms: resolves quantities, widths, shards and homes, and keeps each term's scope minimal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from planner.effects import Allocate, AnyEffect, Book, Effect, Move, OneOf, Scale, Shard, When
+from planner.errors import InputError
+from planner.job import Job
+from planner.plan import Layout, Value
+from planner.quantities import BY_NAME, Quantity, shard_ranks
+from planner.terms import MemoryTerm, Values
+
+# Values that follow from choices and that `when` may test as if they were choices.
+DERIVED_SCOPES: Mapping[str, tuple[str, ...]] = {
+    "gradient_accumulation": ("layout", "micro_batch"),
+    "data_parallel": ("layout",),
+}
+
+
+def job_effects(job: Job) -> tuple[AnyEffect, ...]:
+    """All effects that can act in this job: the runtime's, then each choice's and each technique's.
+
+    A technique's effects carry `when: {its choice: its value}`; those of other runtimes and those that a fact of the
+    job rules out are left out.
+    """
+    found: list[AnyEffect] = list(job.runtime.effects)
+    for choice, entry in job.techniques.choices.items():
+        found += entry.effects
+        for value, technique in entry.values.items():
+            found += (
+                effect.model_copy(update={"when": {**effect.when, choice: OneOf(values=(value,))}})
+                for effect in technique.effects
+            )
+    return tuple(effect for effect in found if _acts(job, effect))
+
+
+def _acts(job: Job, effect: Effect) -> bool:
+    """Whether the effect's runtime and its conditions on facts of the job hold."""
+    if effect.runtime and job.runtime.runtime not in effect.runtime:
+        return False
+    return all(test.admits(job.facts[name]) for name, test in effect.when.items() if name in job.facts)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Turns an effect's `when`, `of`, `bytes` and `over` into one exact body with its scope."""
+
+    job: Job
+    effects: tuple[AnyEffect, ...]
+
+    def condition(self, when: When) -> tuple[tuple[str, ...], Callable[[Values], bool]]:
+        """(scope, predicate) of the conditions on choices and derived values; those on job facts are settled."""
+        tests = {name: test for name, test in when.items() if name not in self.job.facts}
+        for name in tests:
+            if name not in DERIVED_SCOPES and name not in self.job.techniques.choices:
+                raise InputError(f"unknown name '{name}' in a condition", path=f"when.{name}")
+        scope = unique(part for name in tests for part in DERIVED_SCOPES.get(name, (name,)))
+        job = self.job
+        return scope, lambda values: all(test.admits(job.derived(name, values)) for name, test in tests.items())
+
+    def divisor(self, book: Book | None) -> tuple[tuple[str, ...], Callable[[Values], int]]:
+        """(scope, ranks) over which the persistent part of `book` is divided, from the shard effects that act."""
+        if book is None:
+            return (), lambda _: 1
+        shards = [effect for effect in self.effects if isinstance(effect, Shard) and effect.book == book]
+        conditions = [self.condition(effect.when) for effect in shards]
+        scope = unique([*(name for part, _ in conditions for name in part), *(["layout"] if shards else [])])
+        return scope, lambda values: shard_ranks(values) if any(holds(values) for _, holds in conditions) else 1
+
+    def factor(self, book: Book | None) -> tuple[tuple[str, ...], Callable[[Values], Fraction]]:
+        """(scope, factor) by which the scale effects that act multiply the persistent part of `book`."""
+        scales = [effect for effect in self.effects if isinstance(effect, Scale) and effect.book == book]
+        factors = [(effect.factor, *self.condition(effect.when)) for effect in scales]
+
+        def body(values: Values) -> Fraction:
+            result = Fraction(1)
+            for factor, _, holds in factors:
+                if holds(values):
+                    result *= Fraction(factor)
+            return result
+
+        return unique(name for _, scope, _ in factors for name in scope), body
+
+    def home(self, book: Book) -> tuple[tuple[str, ...], Callable[[Values], str]]:
+        """(scope, device) where the persistent part of `book` lives."""
+        moves = [effect for effect in self.effects if isinstance(effect, Move) and effect.book == book]
+        homes = [(effect.to, *self.condition(effect.when)) for effect in moves]
+        scope = unique(name for _, part, _ in homes for name in part)
+        return scope, lambda values: next((to for to, _, holds in homes if holds(values)), "gpu")
+
+    def width(self, width: str | Fraction) -> tuple[tuple[str, ...], Callable[[Values], Fraction]]:
+        """(scope, bytes per element) of a number or a named width."""
+        if isinstance(width, Fraction):
+            return (), lambda _: width
+        if width == "accumulation":
+            job = self.job
+            return ("gradient_accumulation_dtype",), lambda values: job.dtype_bytes(
+                str(values["gradient_accumulation_dtype"])
+            )
+        fixed = self.job.widths[width]
+        return (), lambda _: fixed
+
+    def amount(
+        self, of: str, width: str | Fraction, over: Book | None, when: When, scaled: Book | None = None
+    ) -> tuple[tuple[str, ...], tuple[str, ...], Callable[[Values], int]]:
+        """(scope, measures, bytes on one rank): whole bytes, rounded up once for the constant and for each slope."""
+        if of not in BY_NAME:
+            raise InputError(f"unknown quantity '{of}'", expected="one of " + ", ".join(BY_NAME))
+        quantity: Quantity = BY_NAME[of]
+        slopes = dict(quantity.slopes(self.job))
+        parts = [self.condition(when), self.divisor(over), self.width(width), self.factor(scaled)]
+        scope = unique([*quantity.scope, *(name for part, _ in parts for name in part)])
+        holds, ranks, size, factor = (body for _, body in parts)
+        job = self.job
+
+        def body(values: Values) -> int:
+            if not holds(values):  # type: ignore[truthy-function]
+                return 0
+            per_element = size(values) * factor(values) / ranks(values)  # type: ignore[operator]
+            total = ceil(quantity.body(job, values) * per_element)
+            return total + sum(ceil(slope * per_element) * int(values[name]) for name, slope in slopes.items())  # type: ignore[arg-type]
+
+        return scope, tuple(slopes), body
+
+
+def unique(names: Iterable[str]) -> tuple[str, ...]:
+    """The names in order of first appearance."""
+    return tuple(dict.fromkeys(names))
+
+
+def allocation_terms(reader: Reader) -> tuple[MemoryTerm, ...]:
+    """The memory terms of every allocate effect; one with `device: home` gives a term for each device it may be on."""
+    return tuple(
+        term for effect in reader.effects if isinstance(effect, Allocate) for term in _allocation(reader, effect)
+    )
+
+
+def _allocation(reader: Reader, effect: Allocate) -> Iterable[MemoryTerm]:
+    """The terms of one allocate effect."""
+    persistent = effect.book if effect.over or effect.device == "home" else None
+    scope, measures, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when, persistent)
+    home_scope, home = reader.home(effect.book) if effect.device == "home" else ((), None)
+    moves = {effect_.to for effect_ in reader.effects if isinstance(effect_, Move) and effect_.book == effect.book}
+    devices = ("gpu", *sorted(moves)) if home else (effect.device,)
+    for device in devices:
+        body = _on_device(reader.job, effect, device, home, amount)
+        layout = ("layout",) if device != "gpu" else ()
+        yield MemoryTerm(
+            effect.name, unique([*scope, *home_scope, *layout]), measures, body, device, effect.book, effect.moments,
+            effect.source,
+        )  # fmt: skip
+
+
+def _on_device(
+    job: Job, effect: Allocate, device: str, home: Callable[[Values], str] | None, amount: Callable[[Values], int]
+) -> Callable[[Values], int]:
+    """The amount where it is on `device`, rounded as pinned host memory is, for every rank of a node."""
+
+    def body(values: Values) -> int:
+        if home is not None and home(values) != device:
+            return 0
+        size = amount(values)
+        if device == "gpu" or size == 0:
+            return size
+        if effect.pinned != "no" and device == "host":
+            size = pinned_bytes(size, job.sub_group_size * 4 if effect.pinned == "sub_groups" else size)
+        return size if effect.per == "node" else size * job.ranks_per_node(values)
+
+    return body
+
+
+def pinned_bytes(size: int, piece: int) -> int:
+    """Host bytes that torch pins for `size` bytes cut in pieces: each is rounded up to a power of two.
+
+    Source: torch 2.13 ATen/core/CachingHostAllocator.h, default thresholds. Example: 5 bytes in pieces of 3: 4 + 2.
+    """
+    whole, rest = divmod(size, piece)
+    return whole * power_of_two(piece) + (power_of_two(rest) if rest else 0)
+
+
+def power_of_two(size: int) -> int:
+    """The smallest power of two that is at least `size`."""
+    return 1 << (size - 1).bit_length()
+
+
+def plan_layout(values: Mapping[str, Value]) -> Layout:
+    """The layout of a plan."""
+    layout = values["layout"]
+    assert isinstance(layout, Layout)  # the space builds no other kind
+    return layout

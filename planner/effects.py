@@ -1,0 +1,228 @@
+"""The closed vocabulary of what a technique or a runtime does to books, time and links.
+
+Each kind is one frozen model; catalogs write it as `{kind: shard, book: gradients, axis: data}`. Sizes are never
+bytes in YAML: an effect names a *quantity* of elements (`planner/quantities.py`) and bytes per element, as a number or
+as a width that the job's precision and optimizer settle (`compute`, `master`, `optimizer_state`, ...).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from planner.terms import MOMENTS
+
+Book = Literal["parameters", "gradients", "optimizer_states", "activations", "buffers", "reserve"]
+Device = Literal["gpu", "host", "nvme"]
+Axis = Literal["data"]
+Every = Literal["micro_batch", "step"]
+Scalar = Union[bool, int, str]
+Moment = Literal[
+    "load", "init", "init_states", "forward", "loss", "backward_start", "recompute_start", "backward_end",
+    "gradient_norm", "optimizer_step",
+]  # fmt: skip
+Window = Literal["forward", "backward", "last_backward", "serial"]
+
+MOMENT_SETS: dict[str, tuple[str, ...]] = {
+    "always": tuple(MOMENTS),
+    "from_states": tuple(MOMENTS)[2:],
+    "training": tuple(MOMENTS)[3:],
+    "passes": ("forward", "loss", "backward_start", "recompute_start", "backward_end"),
+    "backward": ("backward_start", "recompute_start", "backward_end"),
+    "step": ("gradient_norm", "optimizer_step"),
+}
+
+
+def _moments(value: Any) -> Any:
+    """Spell out named sets of moments; a list stays as it is."""
+    if isinstance(value, str):
+        return MOMENT_SETS.get(value, (value,))
+    return tuple(name for item in value for name in MOMENT_SETS.get(item, (item,)))
+
+
+def _bytes(value: Any) -> Any:
+    """A number of bytes per element as an exact fraction, or the name of a width."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return value
+    try:
+        return Fraction(str(value))
+    except ValueError:
+        return value
+
+
+def _tuple(value: Any) -> Any:
+    """One value stands for a list of one."""
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+Moments = Annotated[tuple[Moment, ...], BeforeValidator(_moments)]
+Width = Literal[
+    "compute", "accumulation", "communication", "master",
+    "optimizer_state", "optimizer_temporary", "optimizer_largest", "optimizer_traffic",
+]  # fmt: skip
+BytesPerElement = Annotated[Union[Width, Fraction], BeforeValidator(_bytes)]
+
+
+class _Model(BaseModel):
+    """A frozen catalog entry that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class AtLeast(_Model):
+    """True where the named number is at least this."""
+
+    at_least: int
+
+    def admits(self, value: object) -> bool:
+        """Whether `value` passes."""
+        return isinstance(value, int) and value >= self.at_least
+
+
+class AtMost(_Model):
+    """True where the named number is at most this."""
+
+    at_most: int
+
+    def admits(self, value: object) -> bool:
+        """Whether `value` passes."""
+        return isinstance(value, int) and value <= self.at_most
+
+
+class OneOf(_Model):
+    """True where the named value is one of these."""
+
+    values: tuple[Scalar, ...]
+
+    def admits(self, value: object) -> bool:
+        """Whether `value` passes."""
+        return value in self.values
+
+
+def _test(value: Any) -> Any:
+    """Lists and scalars mean membership; `{at_least: n}` and `{at_most: n}` compare."""
+    if isinstance(value, dict):
+        return AtMost(**value) if "at_most" in value else AtLeast(**value)
+    return OneOf(values=_tuple(value))
+
+
+Test = Annotated[Union[OneOf, AtLeast, AtMost], BeforeValidator(_test)]
+When = dict[str, Test]
+
+
+class Effect(_Model):
+    """What every kind carries: under which values it applies, for which runtimes, and where the figure is from."""
+
+    when: When = Field(default_factory=dict)
+    runtime: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
+    source: str = ""
+
+
+class Shard(Effect):
+    """Divide the persistent part of a book over the ranks of an axis."""
+
+    kind: Literal["shard"]
+    book: Book
+    axis: Axis
+
+
+class Scale(Effect):
+    """Multiply the persistent part of a book by a factor (a quotient such as `1/4`, or a decimal)."""
+
+    kind: Literal["scale"]
+    book: Book
+    factor: BytesPerElement
+
+
+class Move(Effect):
+    """Keep the persistent part of a book in host memory or on NVMe instead of on the GPU."""
+
+    kind: Literal["move"]
+    book: Book
+    to: Literal["host", "nvme"]
+
+
+class Allocate(Effect):
+    """Hold `bytes` per element of quantity `of` in `book` during `moments`.
+
+    `over` divides by the shards of that book; `device: home` follows where `book` was moved to. `pinned` rounds each
+    host buffer up to a power of two bytes: `whole` as one buffer, `sub_groups` as one buffer per optimizer sub-group.
+    Host and NVMe amounts are per rank and counted once for each rank of a node, unless `per: node`.
+    """
+
+    kind: Literal["allocate"]
+    name: str
+    book: Book
+    bytes: BytesPerElement = Fraction(1)
+    of: str
+    over: Union[Book, None] = None
+    device: Literal["gpu", "host", "nvme", "home"] = "gpu"
+    moments: Moments
+    pinned: Literal["no", "whole", "sub_groups"] = "no"
+    per: Literal["rank", "node"] = "rank"
+
+
+class Collective(Effect):
+    """Send `bytes` per element of quantity `of` through a collective over `axis`, hidden behind `during` or serial.
+
+    `message` names the quantity of elements that one call carries (empty: all at once); it only decides latency.
+    """
+
+    kind: Literal["collective"]
+    name: str
+    operation: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
+    bytes: BytesPerElement
+    of: str
+    axis: Axis
+    every: Every
+    during: Window = "serial"
+    message: str = ""
+
+
+class Transfer(Effect):
+    """Copy `bytes` per element of quantity `of` over the host link or NVMe, per rank."""
+
+    kind: Literal["transfer"]
+    name: str
+    link: Literal["host_link", "nvme"]
+    direction: Literal["to_gpu", "from_gpu", "read", "write"]
+    bytes: BytesPerElement
+    of: str
+    over: Union[Book, None] = None
+    every: Every
+    during: Window = "serial"
+
+
+class Update(Effect):
+    """Run the optimizer: `gpu` moves `bytes` per element through GPU memory, `cpu` through host memory."""
+
+    kind: Literal["update"]
+    name: str
+    unit: Literal["gpu", "cpu"]
+    bytes: BytesPerElement
+    of: str
+    over: Union[Book, None] = None
+
+
+class Recompute(Effect):
+    """Drop the activations inside checkpointed layers and pay their forward pass once more in backward."""
+
+    kind: Literal["recompute"]
+    layers: Literal["checkpointed"]
+    keeps: Literal["layer_input"]
+
+
+class UpdateFrequency(Effect):
+    """Run forward and backward `times` per optimizer step: what is paid every micro-batch is paid that often."""
+
+    kind: Literal["update_frequency"]
+    times: Literal["gradient_accumulation"]
+
+
+AnyEffect = Annotated[
+    Union[Shard, Scale, Move, Allocate, Collective, Transfer, Update, Recompute, UpdateFrequency],
+    Field(discriminator="kind"),
+]
+EFFECT_KINDS = (Shard, Scale, Move, Allocate, Collective, Transfer, Update, Recompute, UpdateFrequency)

@@ -1,0 +1,1 @@
+"""Files that launch what was planned, one module per target."""

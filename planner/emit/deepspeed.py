@@ -1,0 +1,107 @@
+"""The DeepSpeed configuration of a plan, as the dictionary that goes into its JSON file.
+
+Every key whose default changed between DeepSpeed versions is written out, sizes are elements, nothing is "auto".
+Source of names and defaults: deepspeed 0.19.8 runtime/config.py, runtime/zero/config.py, runtime/zero/offload_config.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.job import Job
+from planner.plan import Layout, Plan
+
+Configuration = dict[str, Any]
+OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lion": "Lion", "muon": "Muon"}
+
+
+def configuration(job: Job, plan: Plan) -> Configuration:
+    """The configuration that makes DeepSpeed 0.19.8 run `plan`.
+
+    The optimizer block is left out where the training script brings its own, so that its parameter groups stay as they
+    are. Checkpointing is not in it: Hugging Face models take it from the script, not from this file.
+    """
+    return {
+        **batch(job, plan),
+        "gradient_clipping": job.training.gradient_clipping,
+        **precision(job),
+        "data_types": {"grad_accum_dtype": plan["gradient_accumulation_dtype"]},
+        "communication_data_type": job.training.precision.dtype,
+        "zero_optimization": zero_optimization(job, plan),
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": True,
+        "steps_per_print": 100,
+        "wall_clock_breakdown": False,
+    }
+
+
+def batch(job: Job, plan: Plan) -> Configuration:
+    """The batch equation: train_batch_size = micro-batch × accumulation × ranks."""
+    micro_batch, accumulation = int(str(plan["micro_batch"])), job.micro_batches(plan)
+    layout = plan["layout"]
+    assert isinstance(layout, Layout)  # the space builds no other kind
+    return {
+        "train_batch_size": micro_batch * accumulation * layout.data,
+        "train_micro_batch_size_per_gpu": micro_batch,
+        "gradient_accumulation_steps": accumulation,
+    }
+
+
+def precision(job: Job) -> Configuration:
+    """Exactly one 16-bit block enabled, or none for fp32."""
+    dtype = job.training.precision.dtype
+    bf16 = {
+        "enabled": dtype == "bf16",
+        "immediate_grad_update": False,
+        "check_grad_overflow": dtype == "bf16",
+        "bf16_master_weights_and_grads": False,
+        "bf16_optimizer_states": False,
+    }
+    fp16 = {"enabled": dtype == "fp16", "loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000,
+            "hysteresis": 2, "min_loss_scale": 1}  # fmt: skip
+    return {"bf16": bf16, "fp16": fp16}
+
+
+def zero_optimization(job: Job, plan: Plan) -> Configuration:
+    """The ZeRO block of the plan's stage, buckets sized to the model."""
+    stage = int(str(plan["zero_stage"]))
+    block: Configuration = {"stage": stage, "contiguous_gradients": True}
+    if stage:
+        block |= {
+            "overlap_comm": True,
+            "reduce_scatter": True,
+            "reduce_bucket_size": job.reduce_bucket_size,
+            "round_robin_gradients": False,
+        }
+    if stage in (1, 2):
+        block |= {"allgather_partitions": True, "allgather_bucket_size": job.reduce_bucket_size // 2 * 2}
+    if stage == 3:
+        block |= _stage_3(job)
+    if plan["optimizer_offload"] != "none":
+        block["offload_optimizer"] = _offload(job, str(plan["optimizer_offload"]), "optimizer")
+    if plan["parameter_offload"] != "none":
+        block["offload_param"] = _offload(job, str(plan["parameter_offload"]), "parameter")
+    return block
+
+
+def _stage_3(job: Job) -> Configuration:
+    """What stage 3 gathers ahead, keeps whole and updates at once."""
+    layer = job.architecture.largest_layer
+    return {
+        "stage3_prefetch_bucket_size": job.prefetch_bucket_size,
+        "stage3_param_persistence_threshold": job.persistence_threshold,
+        "stage3_max_live_parameters": layer + job.prefetch_bucket_size + job.head_parameters,
+        "stage3_max_reuse_distance": layer,
+        "sub_group_size": job.sub_group_size,
+        "stage3_gather_16bit_weights_on_model_save": True,
+    }
+
+
+def _offload(job: Job, device: str, what: str) -> Configuration:
+    """One offload block; pinning is written out since its default changed."""
+    block: Configuration = {"device": device, "pin_memory": True}
+    if device == "nvme":
+        block |= {"nvme_path": "/local_nvme", "buffer_count": 4 if what == "optimizer" else 5}
+        if what == "parameter":
+            block |= {"buffer_size": job.swap_buffer_size, "max_in_cpu": 0}
+    return block

@@ -1,0 +1,152 @@
+"""Evaluates a plan: ledger, step time with its range, and the constraints it breaks. Every figure a user sees is from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from planner.job import Job
+from planner.ledger import Ledger, ledger
+from planner.plan import Plan, Value
+from planner.space import job_space
+from planner.step_time import time_terms
+from planner.terms import WINDOWS, TimeTerm, Values
+
+
+@dataclass(frozen=True)
+class TimeLine:
+    """One time term's microseconds in a window and lane."""
+
+    name: str
+    window: str
+    lane: str
+    microseconds: int
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The time of one optimizer step under one outlook.
+
+    A window takes its serial work plus its longest lane; what the other lanes do meanwhile is hidden.
+    """
+
+    lines: tuple[TimeLine, ...]
+
+    def lanes(self, window: str) -> Mapping[str, int]:
+        """Microseconds by lane of a window."""
+        lanes: dict[str, int] = {}
+        for line in self.lines:
+            if line.window == window:
+                lanes[line.lane] = lanes.get(line.lane, 0) + line.microseconds
+        return lanes
+
+    def window(self, window: str) -> int:
+        """Microseconds that a window takes."""
+        lanes = dict(self.lanes(window))
+        return lanes.pop("serial", 0) + max(lanes.values(), default=0)
+
+    @cached_property
+    def microseconds(self) -> int:
+        """Microseconds of the whole step."""
+        return sum(self.window(window) for window in WINDOWS)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole step."""
+        return self.microseconds / 1e6
+
+    @property
+    def hidden(self) -> int:
+        """Microseconds of work that overlap hides."""
+        return sum(line.microseconds for line in self.lines) - self.microseconds
+
+    @property
+    def terms(self) -> Mapping[str, float]:
+        """Seconds by term over all windows, and what overlap hides as a negative term; they add up to `seconds`."""
+        totals: dict[str, int] = {}
+        for line in self.lines:
+            totals[line.name] = totals.get(line.name, 0) + line.microseconds
+        if self.hidden:
+            totals["hidden by overlap"] = -self.hidden
+        return {name: value / 1e6 for name, value in totals.items()}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A constraint that a plan breaks, and how."""
+
+    constraint: str
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Everything there is to say about one plan of one job; `values` holds the choices and what follows from them."""
+
+    job: Job
+    plan: Plan
+    values: Mapping[str, Value]
+    ledger: Ledger
+    step_time: StepTime
+    low_seconds: float
+    high_seconds: float
+    violations: tuple[Violation, ...]
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that one GPU holds."""
+        return self.ledger["gpu"].peak.total
+
+    @property
+    def tokens_per_second_per_gpu(self) -> float:
+        """Tokens of the global batch over step time and GPUs."""
+        training = self.job.training
+        return training.global_batch * training.sequence_length / self.step_time.seconds / self.job.cluster.gpus
+
+    @property
+    def model_flops_utilization(self) -> float:
+        """Model FLOPs (forward and backward, causal attention, no recomputation) over what the GPUs' peak would do."""
+        job = self.job
+        peak = job.cluster.gpu.peak[job.training.precision.peak]
+        return self.tokens_per_second_per_gpu * job.model_flops_per_token / peak
+
+
+@lru_cache(maxsize=64)
+def cached_time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
+    """The time terms of a job under an outlook, made once."""
+    return time_terms(job, outlook)
+
+
+def step_time(job: Job, values: Values, outlook: str = "typical") -> StepTime:
+    """The step time of a plan's completed values under an outlook."""
+    lines = (
+        TimeLine(term.name, term.window, term.lane, term.value(values), term.source)
+        for term in cached_time_terms(job, outlook)
+    )
+    return StepTime(tuple(line for line in lines if line.microseconds))
+
+
+def violations(job: Job, plan: Plan) -> tuple[Violation, ...]:
+    """The constraints that the plan breaks, in their order."""
+    from constraints import ALL
+
+    found = ((module.NAME, module.because(job, plan)) for module in ALL)
+    return tuple(Violation(name, text) for name, text in found if text is not None)
+
+
+def evaluate(job: Job, plan: Plan) -> Evaluation:
+    """All figures of `plan`, also of one that breaks constraints."""
+    space = job_space(job)
+    values = space.complete(plan)
+    return Evaluation(
+        job=job,
+        plan=plan,
+        values=space.described(plan),
+        ledger=ledger(job, plan),
+        step_time=step_time(job, values),
+        low_seconds=step_time(job, values, "low").seconds,
+        high_seconds=step_time(job, values, "high").seconds,
+        violations=violations(job, plan),
+    )

@@ -1,0 +1,238 @@
+"""The file `job.yaml`: its shape, its defaults, and its values in base units; names are looked up elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+
+from planner.fields import Bandwidth, Bytes, Name, Record, SecondsOrNumber, counted, numbered
+from planner.reading import Document, read_document, validated
+from planner.units import Mistake, misfit, nearest
+
+Scalar = bool | int | float | str
+
+_TEXT, _MAPPING = "<text>", "<mapping>"
+_MODEL_EXPECTED = "a catalog name, a path to a config.json, or {parameters: 7e9, layers: 32}"
+_METHOD_EXPECTED = "full, {lora: {rank: 16}} or {qlora: {rank: 16}}"
+_BATCH_EXPECTED = "a whole number, or {min: 32, max: 128}"
+_VALUES_EXPECTED = "one value or a list of values"
+
+SmallCount = Annotated[int, counted(10**6)]
+BatchSize = Annotated[int, counted(10**9)]
+
+
+def _shape(value: object) -> str:
+    return _MAPPING if isinstance(value, (dict, BaseModel)) else _TEXT
+
+
+def _model_source(value: object) -> object:
+    if isinstance(value, (str, dict)):
+        return value
+    raise Mistake(misfit(value), _MODEL_EXPECTED)
+
+
+def _batch(value: object) -> object:
+    if isinstance(value, (list, tuple)) or value is None:
+        raise Mistake(misfit(value), _BATCH_EXPECTED)
+    return value
+
+
+def _method(value: object) -> object:
+    if value == "full" or isinstance(value, dict):
+        return value
+    if isinstance(value, str):
+        name = value.lower()
+        hint = f"write {{{name}: {{rank: 16}}}}" if name in ("lora", "qlora") else nearest(value, ["full"])
+        raise Mistake(f"{value!r} is not valid", _METHOD_EXPECTED, hint)
+    raise Mistake(misfit(value), _METHOD_EXPECTED)
+
+
+def _values(value: object) -> tuple[Scalar, ...]:
+    """One value or a list of values as a tuple; empty lists, repeated values and nested values are mistakes."""
+    if not isinstance(value, (list, tuple)):
+        return (_scalar(value),)
+    if not value:
+        raise Mistake("the list is empty", _VALUES_EXPECTED)
+    values = tuple(_scalar(item, (index,)) for index, item in enumerate(value))
+    for index, item in enumerate(values):
+        if any(item == other and type(item) is type(other) for other in values[:index]):
+            raise Mistake(f"{item!r} stands twice", "each value once", at=(index,))
+    return values
+
+
+def _scalar(value: object, at: tuple[int, ...] = ()) -> Scalar:
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    hint = "for the technique none, write the word none" if value is None else ""
+    raise Mistake(misfit(value), "a value" if at else _VALUES_EXPECTED, hint, at)
+
+
+class ModelSize(Record):
+    """A model known by its size only; what is absent is estimated."""
+
+    parameters: Annotated[int, counted(10**16)] = Field(description="number of parameters, such as 7e9 or 7B")
+    layers: Annotated[int, counted(100_000)] = Field(description="number of transformer layers")
+    hidden: Annotated[int, counted(10**7)] | None = Field(None, description="width of the residual stream")
+    intermediate: Annotated[int, counted(10**8)] | None = Field(None, description="width of the feed-forward block")
+    heads: SmallCount | None = Field(None, description="number of attention heads")
+    key_value_heads: SmallCount | None = Field(None, description="number of key and value heads, heads if absent")
+    vocabulary: BatchSize | None = Field(None, description="number of tokens in the vocabulary")
+
+
+class NvmeOverride(Record):
+    """Local NVMe of one node."""
+
+    capacity: Bytes = Field(description="size of the NVMe of one node, such as 3.84 TB")
+    read: Bandwidth = Field(description="read bandwidth of one node, such as 6 GB/s")
+    write: Bandwidth = Field(description="write bandwidth of one node, such as 3 GB/s")
+
+
+class ClusterSettings(Record):
+    """The machines: a node of the catalog, or a GPU of the catalog and how many of them share a node."""
+
+    node: Name | None = Field(None, description="name of a node in the catalog, such as dgx-a100-80gb")
+    gpu: Name | None = Field(None, description="name of a GPU in the catalog, in place of node")
+    gpus_per_node: Annotated[int, counted(4096)] | None = Field(None, description="GPUs in one node, with gpu")
+    nodes: SmallCount = Field(1, description="number of nodes")
+    host_memory: Bytes | None = Field(None, description="memory of one host, such as 1 TiB")
+    host_memory_bandwidth: Bandwidth | None = Field(None, description="host memory bandwidth, such as 400 GB/s")
+    nvme: NvmeOverride | None = Field(None, description="local NVMe of one node")
+    interconnect: Bandwidth | None = Field(
+        None, description="one-way bandwidth of all network ports of one node together, such as 200 Gbit/s"
+    )
+    gpu_memory: Bytes | None = Field(None, description="usable memory of one GPU, such as 79.1 GiB")
+
+    @model_validator(mode="after")
+    def _names_one_machine(self) -> ClusterSettings:
+        if self.node is None and self.gpu is None:
+            raise Mistake("no machine is named", "node: NAME, or gpu: NAME with gpus_per_node: NUMBER")
+        if self.node is not None and self.gpu is not None:
+            raise Mistake("node and gpu exclude each other", "one of the two", at=("gpu",))
+        if self.gpu is not None and self.gpus_per_node is None:
+            raise Mistake("missing key 'gpus_per_node'", "GPUs in one node, with gpu", at=("gpus_per_node",))
+        if self.node is not None and self.gpus_per_node is not None:
+            raise Mistake("the node says how many GPUs it has", "gpus_per_node with gpu only", at=("gpus_per_node",))
+        return self
+
+
+class BatchRange(Record):
+    """Bounds of the global batch, for an update frequency that may vary."""
+
+    min: BatchSize = Field(description="fewest sequences for one optimizer update")
+    max: BatchSize = Field(description="most sequences for one optimizer update")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> BatchRange:
+        if self.min > self.max:
+            raise Mistake(f"min {self.min} is above max {self.max}", "min of at most max", at=("min",))
+        return self
+
+
+class Adapter(Record):
+    """Low-rank adapters on the linear layers."""
+
+    rank: Annotated[int, counted(65_536)] = Field(description="rank of the adapters")
+
+
+class AdapterMethod(Record):
+    """Training of adapters only: on 16-bit weights (lora) or on 4-bit weights (qlora)."""
+
+    lora: Adapter | None = Field(None, description="adapters on frozen 16-bit weights")
+    qlora: Adapter | None = Field(None, description="adapters on frozen 4-bit weights")
+
+    @model_validator(mode="after")
+    def _is_one_method(self) -> AdapterMethod:
+        if (self.lora is None) == (self.qlora is None):
+            raise Mistake("one method is needed", _METHOD_EXPECTED)
+        return self
+
+
+class TrainingSettings(Record):
+    """How the model is trained."""
+
+    sequence_length: BatchSize = Field(description="tokens in one sequence")
+    global_batch: Annotated[
+        Annotated[BatchSize, Tag(_TEXT)] | Annotated[BatchRange, Tag(_MAPPING)],
+        Discriminator(_shape),
+        BeforeValidator(_batch),
+    ] = Field(description="sequences for one optimizer update, or {min: 32, max: 128}")
+    precision: Literal["fp32", "fp16", "bf16", "fp8"] = Field("bf16", description="number format of the computation")
+    optimizer: Name = Field("adamw", description="name of an optimizer in the catalog")
+    method: Annotated[
+        Annotated[Literal["full"], Tag(_TEXT)] | Annotated[AdapterMethod, Tag(_MAPPING)],
+        Discriminator(_shape),
+        BeforeValidator(_method),
+    ] = Field("full", description=f"what is trained: {_METHOD_EXPECTED}")
+    runtime: Name = Field("deepspeed", description="name of a runtime in the catalog: deepspeed, fsdp2 or megatron")
+    attention: Literal["flash", "sdpa", "eager"] = Field("flash", description="attention implementation")
+    loss: Name = Field("standard", description="name of a loss implementation in the catalog")
+    kernels: Name = Field("huggingface", description="name of a set of kernels in the catalog")
+    gradient_clipping: Annotated[float, numbered(1e6, positive=False)] = Field(
+        1.0, description="largest norm of the gradient; 0 turns clipping off"
+    )
+
+    @property
+    def method_name(self) -> str:
+        """`full`, `lora` or `qlora`."""
+        if isinstance(self.method, str):
+            return self.method
+        return "lora" if self.method.lora is not None else "qlora"
+
+    @property
+    def adapter_rank(self) -> int | None:
+        """Rank of the adapters; None when the whole model is trained."""
+        if isinstance(self.method, str):
+            return None
+        adapter = self.method.lora or self.method.qlora
+        return adapter.rank if adapter else None
+
+    @property
+    def batch_bounds(self) -> tuple[int, int]:
+        """Fewest and most sequences for one optimizer update."""
+        batch = self.global_batch
+        return (batch.min, batch.max) if isinstance(batch, BatchRange) else (batch, batch)
+
+
+_SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
+ChoiceValues = Annotated[
+    tuple[Scalar, ...],
+    BeforeValidator(_values),
+    WithJsonSchema({"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}),
+]
+
+
+class JobFile(Record):
+    """A training job: model, cluster, training settings, allowed choices, objective."""
+
+    model: Annotated[
+        Annotated[Name, Tag(_TEXT)] | Annotated[ModelSize, Tag(_MAPPING)],
+        Discriminator(_shape),
+        BeforeValidator(_model_source),
+    ] = Field(description=_MODEL_EXPECTED)
+    cluster: ClusterSettings = Field(description="the machines: {node: NAME}, or {gpu: NAME, gpus_per_node: NUMBER}")
+    training: TrainingSettings = Field(description="how the model is trained")
+    choices: Mapping[Name, ChoiceValues] = Field(
+        default_factory=dict, description="choices pinned to one value or narrowed to a list; the rest is planned"
+    )
+    objective: Literal["step_time", "memory", "cost"] = Field("step_time", description="what the plan minimises")
+    time_limit: SecondsOrNumber = Field(10.0, description="longest search, in seconds or with a unit")
+
+    @property
+    def model_path(self) -> str | None:
+        """The path of a Hugging Face config.json as written; None when the model is a name or a size."""
+        return self.model if isinstance(self.model, str) and self.model.lower().endswith(".json") else None
+
+
+def read_job_file(path: str | os.PathLike[str], *, text: str | None = None) -> tuple[JobFile, Document]:
+    """The job in a file with its document, for the places of its values. Raises InputError."""
+    document = read_document(path, text=text)
+    return validated(JobFile, document), document
+
+
+def job_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of job files, with a description for every field."""
+    schema = JobFile.model_json_schema(mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,123 @@
+"""The ledger of a plan: every memory term over the moments of a step, by device and book, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from planner.job import Job
+from planner.memory import memory_terms
+from planner.plan import Plan
+from planner.space import job_space
+from planner.terms import BOOKS, DEVICES, MOMENTS, PHASES
+
+
+@dataclass(frozen=True)
+class Line:
+    """One term's bytes in one book."""
+
+    name: str
+    book: str
+    bytes: int
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """All lines that stand at one moment."""
+
+    name: str
+    lines: tuple[Line, ...]
+
+    @property
+    def phase(self) -> str:
+        """The phase that the moment belongs to."""
+        return MOMENTS[self.name]
+
+    @cached_property
+    def total(self) -> int:
+        """Bytes of all lines."""
+        return sum(line.bytes for line in self.lines)
+
+    @cached_property
+    def books(self) -> Mapping[str, int]:
+        """Bytes by book; the books add up to `total`."""
+        return {book: sum(line.bytes for line in self.lines if line.book == book) for book in BOOKS}
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """`usable` bytes of a device, and the `planned` bytes that leave the allocator its margin."""
+
+    usable: int
+    planned: int
+
+
+@dataclass(frozen=True)
+class DeviceLedger:
+    """The moments of one device; the peak is the first moment that holds the most."""
+
+    device: str
+    moments: tuple[Moment, ...]
+    capacity: Capacity
+
+    @cached_property
+    def peak(self) -> Moment:
+        """The moment that holds the most."""
+        return max(self.moments, key=lambda moment: moment.total)
+
+    def phase(self, name: str) -> Moment:
+        """The worst moment of a phase."""
+        return max((moment for moment in self.moments if moment.phase == name), key=lambda moment: moment.total)
+
+    @property
+    def phases(self) -> Mapping[str, Moment]:
+        """The worst moment of each phase, in order of time."""
+        return {name: self.phase(name) for name in PHASES}
+
+    @property
+    def verdict(self) -> str:
+        """`fits`, `risky` (inside the allocator's margin) or `no`."""
+        if self.peak.total > self.capacity.usable:
+            return "no"
+        return "risky" if self.peak.total > self.capacity.planned else "fits"
+
+
+Ledger = Mapping[str, DeviceLedger]
+
+
+def capacities(job: Job) -> Mapping[str, Capacity]:
+    """What each device holds: one GPU, one node's host memory, one node's NVMe."""
+    gpu, host = job.cluster.gpu.usable_memory, job.cluster.node.host_memory
+    nvme = job.cluster.node.nvme.capacity if job.cluster.node.nvme else 0
+    return {
+        "gpu": Capacity(gpu, int(gpu / job.runtime.fragmentation)),
+        "host": Capacity(host, int(host / job.runtime.host_margin)),
+        "nvme": Capacity(nvme, nvme),
+    }
+
+
+def ledger(job: Job, plan: Plan) -> Ledger:
+    """The books of `plan` on every device; total for any plan, also one that breaks rules."""
+    values = job_space(job).complete(plan)
+    amounts = [(term, term.value(values)) for term in memory_terms(job)]
+    found = capacities(job)
+    return {
+        device: DeviceLedger(
+            device,
+            tuple(
+                Moment(
+                    moment,
+                    tuple(
+                        Line(term.name, term.book, size, term.source)
+                        for term, size in amounts
+                        if size and term.device == device and moment in term.moments
+                    ),
+                )
+                for moment in MOMENTS
+            ),
+            found[device],
+        )
+        for device in DEVICES
+    }

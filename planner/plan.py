@@ -1,0 +1,58 @@
+"""A plan: one value for every choice, frozen. The only thing the solver hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+
+@dataclass(frozen=True, order=True)
+class Layout:
+    """How the ranks of the cluster are split: the product of the degrees is the number of GPUs."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    sequence: int = 1
+    expert: int = 1
+    data: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """Number of GPUs; expert parallelism lies inside the data-parallel ranks and adds none."""
+        return self.tensor * self.pipeline * self.sequence * self.data
+
+    def __str__(self) -> str:
+        return f"tensor {self.tensor} · pipeline {self.pipeline} · sequence {self.sequence} · data {self.data}"
+
+
+Value = Union[int, str, Layout]
+
+
+class Plan(Mapping[str, Value]):
+    """Choice name to value; hashable, ordered as the space orders its choices."""
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted((name, str(value)) for name, value in self._values.items())))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self._values == other._values
+
+    def __repr__(self) -> str:
+        return f"Plan({self._values!r})"
+
+    def changed(self, **values: Value) -> Plan:
+        """The same plan with some values replaced."""
+        return Plan({**self._values, **values})

@@ -1,0 +1,270 @@
+"""From a job file to a job: every name looked up, every default stated, nothing left to read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from planner import hardware_catalog
+from planner.architecture.activations import ActivationSettings, activations
+from planner.architecture.catalog_models import catalog_model
+from planner.architecture.flops import model_flops
+from planner.architecture.importer import architecture_from_config
+from planner.architecture.shape import Architecture
+from planner.architecture.size import architecture_from_size
+from planner.cluster import Cluster
+from planner.errors import InputError
+from planner.hardware import Gpu, Node, Nvme
+from planner.job import Job, Training
+from planner.job_file import ClusterSettings, JobFile, ModelSize, TrainingSettings, read_job_file
+from planner.plan import Plan, Value
+from planner.reading import Document, nearest, read_document
+from planner.space import job_space
+from planner.techniques import Techniques, read_runtime, read_techniques
+from planner.units import GIB, format_bytes
+
+# Host memory of a machine that nobody described: what such workstations and servers carry per GPU at least.
+ASSUMED_HOST_MEMORY_PER_GPU = 64 * GIB
+# One socket of four DDR4-3200 channels: 4 × 25.6 GB/s.
+ASSUMED_HOST_BANDWIDTH = 102.4e9
+
+
+def read_job(path: str | os.PathLike[str], catalogs: Iterable[Path] = ()) -> Job:
+    """The job that a file describes. Raises InputError with file, line and column of the first mistake."""
+    job_file, document = read_job_file(path)
+    return resolve(job_file, document, Path(path).stem, catalogs)
+
+
+def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable[Path] = ()) -> Job:
+    """The job of a validated file; names are looked up in the shipped catalogs and in `catalogs`."""
+    techniques = read_techniques(catalogs)
+    architecture = _placed(document, ("model",), lambda: _architecture(job_file, document))
+    cluster, notes = _cluster(job_file.cluster, document)
+    training = _training(job_file.training, document)
+    runtime = _placed(
+        document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime)
+    )
+    settings = ActivationSettings(
+        sequence_length=training.sequence_length,
+        precision=training.precision.dtype,
+        attention=training.attention,
+        loss=training.loss,
+        kernels=training.kernels,
+    )
+    if training.precision.peak not in cluster.gpu.peak:
+        raise document.error(
+            ("training", "precision") if "precision" in document.data["training"] else ("training",),
+            f"{cluster.gpu.key} has no {training.precision.peak}",
+            "one of " + ", ".join(key for key in ("fp32", "fp16", "bf16", "fp8") if key in cluster.gpu.peak),
+        )
+    return Job(
+        name=name,
+        architecture=architecture,
+        cluster=cluster,
+        training=training,
+        runtime=runtime,
+        techniques=techniques,
+        activations=activations(architecture, settings),
+        flops=model_flops(architecture, training.sequence_length),
+        choices=_choices(job_file, document, techniques),
+        objective=job_file.objective,
+        time_limit=job_file.time_limit,
+        assumptions=tuple(dict.fromkeys([*architecture.assumptions, *notes, *_training_notes(job_file.training, architecture)])),
+    )
+
+
+def _placed(document: Document, path: tuple[str | int, ...], read):  # type: ignore[no-untyped-def]
+    """What `read` returns; its InputError without a place gets that of `path`."""
+    try:
+        return read()
+    except InputError as error:
+        if error.file:
+            raise
+        raise document.error(path, error.message, error.expected, error.hint) from None
+
+
+def _architecture(job_file: JobFile, document: Document) -> Architecture:
+    """The model by catalog name, from a config.json beside the job file, or from its size."""
+    if isinstance(job_file.model, ModelSize):
+        size = job_file.model
+        return architecture_from_size(size.parameters, size.layers, size.hidden, size.vocabulary, size.heads)
+    if job_file.model_path is None:
+        return catalog_model(job_file.model)
+    path = Path(document.file).parent / job_file.model_path
+    config = read_document(path)
+    return architecture_from_config(config.data, name=path.parent.name or path.stem, file=str(path))
+
+
+def _cluster(settings: ClusterSettings, document: Document) -> tuple[Cluster, list[str]]:
+    """The cluster with the user's overrides, and what had to be assumed about it."""
+    if settings.node is not None:
+        key = settings.node
+        node = _placed(document, ("cluster", "node"), lambda: hardware_catalog.node(key))
+        gpu = hardware_catalog.gpu(node.gpu)
+    else:
+        gpu_key = str(settings.gpu)
+        gpu = _placed(document, ("cluster", "gpu"), lambda: hardware_catalog.gpu(gpu_key))
+        node = _plain_node(gpu, settings)
+    node, notes = _overridden(node, settings)
+    if settings.gpu_memory is not None:
+        gpu = replace(gpu, usable_memory=settings.gpu_memory)
+    cluster = _placed(
+        document, ("cluster",), lambda: Cluster(gpu, node, settings.nodes, hardware_catalog.links())
+    )
+    return cluster, [*gpu.assumptions, *node.assumptions, *notes]
+
+
+def _plain_node(gpu: Gpu, settings: ClusterSettings) -> Node:
+    """A machine of which only the GPUs are known: as the smallest catalog node with that GPU, else assumed."""
+    count = int(settings.gpus_per_node or 1)
+    switched = (gpu.scale_up_gpus or 0) > 2 and count > 1
+    topology = "single" if count == 1 else "switch" if switched else "pcie"
+    known = min(
+        (node for node in hardware_catalog.nodes().values() if node.gpu == gpu.key),
+        key=lambda node: (abs(node.gpus - count), node.host_memory),
+        default=None,
+    )
+    host = known.host_memory // known.gpus * count if known else ASSUMED_HOST_MEMORY_PER_GPU * count
+    bandwidth = known.host_memory_bandwidth if known else ASSUMED_HOST_BANDWIDTH
+    notes = []
+    if settings.host_memory is None:
+        like = f", as {known.key} has per GPU" if known else ", 64 GiB for each GPU"
+        notes.append(f"host memory of a node is assumed to be {format_bytes(host)}{like}; state cluster.host_memory")
+    return Node(
+        key=f"{count}x-{gpu.key}",
+        gpu=gpu.key,
+        gpus=count,
+        topology=topology,
+        host_memory=host,
+        host_memory_bandwidth=bandwidth,
+        host_link=gpu.host_link,
+        scale_up_link=gpu.scale_up_link if switched else None,
+        nics=known.nics if known else 0,
+        nic_link=known.nic_link if known else None,
+        nic_bandwidth=known.nic_bandwidth if known else 0.0,
+        assumptions=tuple(notes),
+    )
+
+
+def _overridden(node: Node, settings: ClusterSettings) -> tuple[Node, list[str]]:
+    """The node with the user's own values in place of the catalog's."""
+    changes: dict[str, object] = {}
+    if settings.host_memory is not None:
+        changes["host_memory"] = settings.host_memory
+    if settings.host_memory_bandwidth is not None:
+        changes["host_memory_bandwidth"] = settings.host_memory_bandwidth
+    if settings.nvme is not None:
+        changes["nvme"] = Nvme(settings.nvme.capacity, settings.nvme.read, settings.nvme.write)
+    notes = []
+    if settings.interconnect is not None:
+        ports = node.nics or 1
+        changes |= {"nics": ports, "nic_bandwidth": settings.interconnect / ports}
+        if node.nic_link is None:
+            changes["nic_link"] = "ethernet-100gbe"
+            notes.append("the network is assumed to behave like Ethernet at the stated bandwidth")
+    return (node.overridden(**changes) if changes else node), notes
+
+
+def _training(settings: TrainingSettings, document: Document) -> Training:
+    """The training settings with precision and optimizer looked up."""
+    if settings.method_name != "full":
+        raise document.error(
+            ("training", "method"), f"method {settings.method_name} cannot be planned with this version", "full"
+        )
+    optimizer = _placed(
+        document, ("training", "optimizer"), lambda: hardware_catalog.optimizer(settings.optimizer)
+    )
+    for key, known in (("loss", LOSSES), ("kernels", KERNELS)):
+        value = getattr(settings, key)
+        if value not in known:
+            raise document.error(
+                ("training", key), f"unknown {key} '{value}'", "one of " + ", ".join(known), nearest(value, known)
+            )
+    return Training(
+        sequence_length=settings.sequence_length,
+        global_batch=settings.batch_bounds[1],
+        precision=hardware_catalog.precision(settings.precision),
+        optimizer=optimizer,
+        method=settings.method_name,
+        attention=settings.attention,
+        loss=settings.loss,
+        kernels=settings.kernels,
+        gradient_clipping=settings.gradient_clipping,
+    )
+
+
+LOSSES = ("standard", "chunked", "fused")
+KERNELS = ("huggingface", "liger", "megatron")
+
+
+def _training_notes(settings: TrainingSettings, architecture: Architecture) -> list[str]:
+    """What the job leaves open and the planner settles."""
+    notes = []
+    low, high = settings.batch_bounds
+    if low != high:
+        notes.append(f"the global batch is planned at its largest, {high}: fewest updates, least communication")
+    positions = architecture.maximum_positions
+    if positions and settings.sequence_length > positions:
+        notes.append(f"sequence_length {settings.sequence_length} is beyond the {positions} positions the model was made for")
+    return notes
+
+
+def _choices(job_file: JobFile, document: Document, techniques: Techniques):  # type: ignore[no-untyped-def]
+    """The user's pins and lists, checked against the technique catalog."""
+    for name in job_file.choices:
+        if name not in techniques.choices:
+            raise document.error(
+                ("choices", name), f"unknown choice '{name}'", "one of " + ", ".join(techniques.choices),
+                nearest(name, techniques.choices), key=True,
+            )  # fmt: skip
+        check_values(document, name, job_file.choices[name], techniques)
+    return dict(job_file.choices)
+
+
+def check_values(document: Document, name: str, values: Iterable[object], techniques: Techniques) -> None:
+    """InputError for a value that the choice cannot take."""
+    entry = techniques.choices[name]
+    for value in values:
+        known: list[object] = list(entry.values)
+        if known and value not in known:
+            raise document.error(
+                ("choices", name), f"unknown value '{value}' of {name}", "one of " + ", ".join(map(str, known)),
+                nearest(str(value), map(str, known)),
+            )  # fmt: skip
+        if entry.domain in ("divisors_of_batch", "layers", "intervals") and (
+            isinstance(value, bool) or not isinstance(value, int) or value < (entry.domain == "divisors_of_batch")
+        ):
+            raise document.error(("choices", name), f"'{value}' is no value of {name}", "a whole number")
+        if entry.domain == "accumulation_dtypes" and value not in ("fp32", "fp16", "bf16"):
+            raise document.error(("choices", name), f"unknown value '{value}' of {name}", "one of fp32, fp16, bf16")
+        if entry.domain == "layouts":
+            raise document.error(("choices", name), "the layout follows from the cluster in this version", "no value")
+
+
+def read_pins(job: Job, pins: Iterable[str]) -> dict[str, Value]:
+    """`CHOICE=VALUE` texts as values of the job's choices. Raises InputError for a name or value that is none."""
+    found: dict[str, Value] = {}
+    for pin in pins:
+        name, equals, text = pin.partition("=")
+        if not equals:
+            raise InputError(f"'{pin}' is no CHOICE=VALUE", path="--set", expected="such as zero_stage=2")
+        if name not in job.techniques.choices:
+            raise InputError(
+                f"unknown choice '{name}'", path="--set", expected="one of " + ", ".join(job.techniques.choices),
+                hint=nearest(name, job.techniques.choices),
+            )  # fmt: skip
+        value: Value = int(text) if text.isdecimal() and len(text) < 16 else text
+        check_values(Document(file="", data={}, marks={}, key_marks={}), name, (value,), job.techniques)
+        found[name] = value
+    return found
+
+
+def plain_plan(job: Job) -> Plan:
+    """Every choice at its plainest: the job's single pins, else the catalog's default."""
+    values: dict[str, Value] = {}
+    for choice in job_space(job).choices:
+        default = job.techniques.choices[choice.name].default
+        values[choice.name] = default if default in choice.values and len(choice.values) > 1 else choice.values[0]
+    return Plan(values)

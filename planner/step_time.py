@@ -1,0 +1,191 @@
+"""The time of one optimizer step as terms: compute, recomputation, collectives, transfers and the optimizer update.
+
+All terms are whole microseconds of a whole step, rounded up. `outlook` is the outlook on time: `low` seconds take the
+high end of every efficiency, `high` seconds the low end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import ceil
+
+from planner.architecture.shape import LayerKind
+from planner.cluster import (
+    Group,
+    collective_seconds,
+    cpu_optimizer_seconds,
+    host_link_seconds,
+    nvme_seconds,
+)
+from planner.compute import Pass, layer_seconds, loss_seconds
+from planner.effect_terms import Reader, job_effects, plan_layout, unique
+from planner.effects import AnyEffect, Collective, Transfer, Update
+from planner.job import Job
+from planner.memory import tokens
+from planner.plan import Layout
+from planner.quantities import BY_NAME, ceil_divide
+from planner.terms import TimeTerm, Values
+
+BATCH = ("layout", "micro_batch")
+
+
+def time_terms(job: Job, outlook: str = "typical") -> tuple[TimeTerm, ...]:
+    """Every time term of the job under one outlook."""
+    effects = job_effects(job)
+    reader = Reader(job, effects)
+    return (*compute_terms(job, outlook), *_effect_terms(reader, effects, outlook))
+
+
+def microseconds(seconds: float) -> int:
+    """Seconds as whole microseconds, rounded up; a tolerance of a picosecond absorbs binary fractions."""
+    return ceil(seconds * 1e6 - 1e-6)
+
+
+# How many of the step's micro-batches each window holds.
+REPEATS: dict[str, Callable[[int], int]] = {
+    "forward": lambda micro_batches: micro_batches,
+    "backward": lambda micro_batches: micro_batches - 1,
+    "last_backward": lambda _: 1,
+}
+
+
+def compute_terms(job: Job, outlook: str) -> Iterable[TimeTerm]:
+    """Forward, backward and recomputation of every layer, and the logits with the loss."""
+    for window, repeats in REPEATS.items():
+        direction: Pass = "forward" if window == "forward" else "backward"
+        yield _model_term(job, window, direction, repeats, outlook)
+        if window != "forward":
+            yield _recompute_term(job, window, repeats, outlook)
+
+
+def _model_term(
+    job: Job, window: str, direction: Pass, repeats: Callable[[int], int], outlook: str
+) -> TimeTerm:
+    """One pass over all layers, logits and loss."""
+
+    def body(values: Values) -> int:
+        count, times = tokens(job, values), repeats(job.micro_batches(values))
+        seconds = sum(n * layer_seconds(job, kind, count, direction, outlook) for kind, n in job.kind_counts)
+        return microseconds(times * (seconds + loss_seconds(job, count, direction, outlook)))
+
+    return TimeTerm("compute", BATCH, (), body, window, "compute")
+
+
+def _recompute_term(job: Job, window: str, repeats: Callable[[int], int], outlook: str) -> TimeTerm:
+    """The second forward of every checkpointed layer."""
+
+    def once(kind: LayerKind, values: Values) -> int:
+        seconds = layer_seconds(job, kind, tokens(job, values), "forward", outlook)
+        return microseconds(repeats(job.micro_batches(values)) * seconds)
+
+    def body(values: Values) -> int:
+        return sum(once(kind, values) * int(values[name]) for name, kind in job.recomputed_kinds.items())  # type: ignore[arg-type]
+
+    return TimeTerm("recompute", BATCH, tuple(job.recomputed_kinds), body, window, "compute")
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """A window and lane that an effect's time goes to, and how often per step it is paid there."""
+
+    window: str
+    lane: str
+    repeats: Callable[[int], int]
+
+
+def _slots(every: str, during: str, lane: str) -> tuple[_Slot, ...]:
+    """Where something paid every micro-batch or every step is paid; serial work goes to the end of the step."""
+    if during == "serial":
+        return (_Slot("optimizer_step", "serial", (lambda count: count) if every == "micro_batch" else lambda _: 1),)
+    if every == "micro_batch" and during == "backward":
+        return tuple(_Slot(window, lane, REPEATS[window]) for window in ("backward", "last_backward"))
+    if every == "micro_batch":
+        return (_Slot(during, lane, REPEATS[during]),)
+    return (_Slot("last_backward" if during == "backward" else during, lane, lambda _: 1),)
+
+
+def _effect_terms(reader: Reader, effects: tuple[AnyEffect, ...], outlook: str) -> Iterable[TimeTerm]:
+    """The time terms of collectives, transfers and updates."""
+    for effect in effects:
+        if isinstance(effect, Collective):
+            yield from _collective_terms(reader, effect, outlook)
+        elif isinstance(effect, Transfer):
+            yield from _transfer_terms(reader, effect, outlook)
+        elif isinstance(effect, Update):
+            yield _update_term(reader, effect, outlook)
+
+
+def _repeated(
+    job: Job, slot: _Slot, name: str, scope: tuple[str, ...], seconds: Callable[[Values], float], source: str
+) -> TimeTerm:
+    """A term that pays `seconds` as often as its slot says."""
+
+    def body(values: Values) -> int:
+        return microseconds(slot.repeats(job.micro_batches(values)) * seconds(values))
+
+    return TimeTerm(name, unique([*BATCH, *scope]), (), body, slot.window, slot.lane, source)
+
+
+def data_group(layout: Layout) -> Group:
+    """The ranks that share one copy of the model states."""
+    return Group(size=layout.data * layout.sequence, stride=layout.tensor)
+
+
+def collective_cost(job: Job, effect: Collective, size: int, values: Values, outlook: str) -> float:
+    """Seconds of one round of a collective that carries `size` bytes in all, cut in messages of its bucket."""
+    if size == 0:
+        return 0.0
+    elements = BY_NAME[effect.of].body(job, values)
+    bucket = BY_NAME[effect.message].body(job, values) if effect.message else elements
+    messages = max(1, ceil_divide(elements, max(1, bucket)))
+    group = data_group(plan_layout(values))
+    return messages * collective_seconds(job.cluster, effect.operation, size / messages, group, outlook)
+
+
+def _collective_terms(reader: Reader, effect: Collective, outlook: str) -> Iterable[TimeTerm]:
+    """A collective's time in each window that it is paid in."""
+    scope, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
+    message = BY_NAME[effect.message].scope if effect.message else ()
+    job = reader.job
+
+    def seconds(values: Values) -> float:
+        return collective_cost(job, effect, amount(values), values, outlook)
+
+    for slot in _slots(effect.every, effect.during, "communication"):
+        yield _repeated(job, slot, effect.name, unique(["layout", *scope, *message]), seconds, effect.source)
+
+
+def _transfer_terms(reader: Reader, effect: Transfer, outlook: str) -> Iterable[TimeTerm]:
+    """A copy's time over the host link or NVMe; every rank of a node copies at the same time."""
+    scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when)
+    cluster, job = reader.job.cluster, reader.job
+
+    def seconds(values: Values) -> float:
+        size, ranks = amount(values), job.ranks_per_node(values)
+        if effect.link == "host_link":
+            return host_link_seconds(cluster, size, effect.direction, ranks, outlook)
+        if cluster.node.nvme is None:
+            return 0.0  # no plan with NVMe is allowed then, see constraints/nvme_holds_what_is_moved_there.py
+        read, write = (size, 0) if effect.direction == "read" else (0, size)
+        return nvme_seconds(cluster, read, write, ranks, outlook)
+
+    for slot in _slots(effect.every, effect.during, "host_link"):
+        yield _repeated(job, slot, effect.name, unique(["layout", *scope]), seconds, effect.source)
+
+
+def _update_term(reader: Reader, effect: Update, outlook: str) -> TimeTerm:
+    """The optimizer's pass over its states, on the GPU or on the host's cores."""
+    scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when)
+    job = reader.job
+
+    def seconds(values: Values) -> float:
+        size = amount(values)
+        if effect.unit == "cpu":
+            elements = ceil(size / effect.bytes)  # type: ignore[operator]  # a number for every update
+            return cpu_optimizer_seconds(job.cluster, elements, job.ranks_per_node(values), outlook)
+        gpu = job.cluster.gpu
+        return size / (gpu.memory_bandwidth * gpu.memory_efficiency.for_time(outlook))
+
+    slot = _Slot("optimizer_step", "serial", lambda _: 1)
+    return _repeated(job, slot, effect.name, scope, seconds, effect.source)

@@ -1,0 +1,190 @@
+"""Techniques and runtimes as data: reads `catalogs/techniques/*.yaml` and `catalogs/runtimes/*.yaml`.
+
+A choice is a slot, a technique one of its values. `needs` and `conflicts` name values of other choices; the needs form
+a directed graph over techniques that must be free of cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal, Union
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from planner.effects import AnyEffect, Scalar, Test, _tuple
+from planner.errors import InputError
+from planner.reading import Document, nearest, read_document, validated
+
+
+
+def _numbered(values: object) -> object:
+    """Keys that are whole numbers, written as text since YAML keys are text, become numbers."""
+    if not isinstance(values, dict):
+        return values
+    return {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in values.items()}
+
+
+OneOrMore = Annotated[tuple[Scalar, ...], BeforeValidator(_tuple)]
+
+
+class TechniqueEntry(BaseModel):
+    """One value of a choice as the catalog writes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    summary: str
+    source: str = ""
+    effects: tuple[AnyEffect, ...] = ()
+    needs: dict[str, OneOrMore] = Field(default_factory=dict)
+    conflicts: dict[str, OneOrMore] = Field(default_factory=dict)
+    changes_numerics: bool = False
+
+
+class ChoiceEntry(BaseModel):
+    """One choice as the catalog writes it.
+
+    `domain` says where its values come from when they are not listed; `order` is its place among the choices: of equal
+    plans the one with the earlier value of an earlier choice wins. `fine` marks a choice whose values alone do not make
+    another plan worth naming as runner-up.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    choice: str
+    summary: str
+    source: str = ""
+    domain: Literal["listed", "divisors_of_batch", "layers", "intervals", "accumulation_dtypes", "layouts"] = "listed"
+    default: Scalar
+    order: int
+    fine: bool = False
+    effects: tuple[AnyEffect, ...] = ()
+    values: Annotated[dict[Union[int, str], TechniqueEntry], BeforeValidator(_numbered)] = Field(default_factory=dict)
+
+
+class RuntimeEntry(BaseModel):
+    """A runtime: what it allocates and sends whatever the plan, and the margin its allocator needs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runtime: str
+    version: str
+    summary: str
+    source: str = ""
+    fragmentation: float
+    fragmentation_source: str
+    host_margin: float
+    host_margin_source: str
+    cpu_optimizers: tuple[str, ...] = ()
+    cpu_optimizers_source: str = ""
+    effects: tuple[AnyEffect, ...]
+
+
+@dataclass(frozen=True)
+class Techniques:
+    """Everything the technique catalogs say, by choice name."""
+
+    choices: Mapping[str, ChoiceEntry]
+    documents: Mapping[str, Document]
+
+    def entry(self, choice: str, value: object) -> TechniqueEntry | None:
+        """The technique that `value` of `choice` is, None where values are plain numbers."""
+        values: Mapping[object, TechniqueEntry] = self.choices[choice].values  # type: ignore[assignment]
+        return values.get(value)
+
+    def pairs(self, what: Literal["needs", "conflicts"]) -> Iterable[tuple[str, Scalar, str, tuple[Scalar, ...]]]:
+        """(choice, value, other choice, values of it) for every need or conflict."""
+        for name, choice in self.choices.items():
+            for value, entry in choice.values.items():
+                for other, values in getattr(entry, what).items():
+                    yield name, value, other, values
+
+
+def read_techniques(extra: Iterable[Path] = ()) -> Techniques:
+    """The shipped technique catalog, with choice files from `extra` folders or files added or put in place.
+
+    Raises InputError for a malformed file, a reference to an unknown choice or value, and a cycle of needs.
+    """
+    choices, documents = _shipped()
+    choices, documents = dict(choices), dict(documents)
+    for path in extra:
+        for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+            document = read_document(file)
+            entry = validated(ChoiceEntry, document)
+            choices[entry.choice], documents[entry.choice] = entry, document
+    ordered = dict(sorted(choices.items(), key=lambda item: (item[1].order, item[0])))
+    techniques = Techniques(ordered, documents)
+    _check_references(techniques)
+    _check_cycles(techniques)
+    return techniques
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> tuple[dict[str, ChoiceEntry], dict[str, Document]]:
+    """The technique files of the package, by choice."""
+    choices, documents = {}, {}
+    for file in sorted(files("catalogs").joinpath("techniques").iterdir(), key=lambda item: item.name):
+        if file.name.endswith(".yaml"):
+            document = read_document(f"catalogs/techniques/{file.name}", text=file.read_text(encoding="utf-8"))
+            entry = validated(ChoiceEntry, document)
+            choices[entry.choice], documents[entry.choice] = entry, document
+    return choices, documents
+
+
+def read_runtime(name: str) -> RuntimeEntry:
+    """The runtime called `name`; InputError with the nearest spelling where there is none."""
+    folder = files("catalogs").joinpath("runtimes")
+    names = sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+    if name not in names:
+        raise InputError(
+            f"unknown runtime '{name}'",
+            path="training.runtime",
+            expected="one of " + ", ".join(names),
+            hint=nearest(name, names),
+        )
+    text = folder.joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return validated(RuntimeEntry, read_document(f"catalogs/runtimes/{name}.yaml", text=text))
+
+
+def _check_references(techniques: Techniques) -> None:
+    """Every need and conflict names a choice, and a value of it where values are listed."""
+    for what in ("needs", "conflicts"):
+        for choice, value, other, values in techniques.pairs(what):  # type: ignore[arg-type]
+            path = f"values.{value}.{what}.{other}"
+            if other not in techniques.choices:
+                raise _input_error(
+                    techniques, choice, path, f"unknown choice '{other}'", nearest(other, techniques.choices)
+                )
+            known = techniques.choices[other].values
+            for wrong in (item for item in values if known and item not in known):
+                raise _input_error(
+                    techniques, choice, path, f"unknown value '{wrong}' of {other}", nearest(str(wrong), map(str, known))
+                )
+
+
+def _check_cycles(techniques: Techniques) -> None:
+    """No technique needs itself by way of others; only needs that leave a single value open can force a cycle."""
+    import networkx
+
+    graph = networkx.DiGraph()
+    for choice, value, other, values in techniques.pairs("needs"):
+        if len(values) == 1:
+            graph.add_edge(f"{choice}={value}", f"{other}={values[0]}")
+    if not networkx.is_directed_acyclic_graph(graph):
+        cycle = [edge[0] for edge in networkx.find_cycle(graph)]
+        raise _input_error(
+            techniques, cycle[0].partition("=")[0], "needs", "a cycle of needs: " + " → ".join([*cycle, cycle[0]]), ""
+        )
+
+
+def _input_error(techniques: Techniques, choice: str, path: str, message: str, hint: str) -> InputError:
+    """An error placed at `path` of the file that defines `choice`."""
+    document = techniques.documents[choice]
+    line, column = document.mark(tuple(path.split(".")))
+    return InputError(message, file=document.file, line=line, column=column, path=path, hint=hint)
+
+
+__all__ = ["ChoiceEntry", "RuntimeEntry", "TechniqueEntry", "Techniques", "Test", "read_runtime", "read_techniques"]
