@@ -18,7 +18,6 @@ from planner.plan import Plan, Value
 from planner.points import Form, Point, Points, Relation
 
 Objective = Literal["time", "memory", "rank", "overflow"]
-ROWS_TRIED = 8
 LARGEST = 2**53  # bytes or microseconds; sums of forms stay far inside CP-SAT's 64 bits
 
 
@@ -62,10 +61,10 @@ class _Model:
             self.model.new_int_var(int(min(choice.values)), int(max(choice.values)), choice.name)  # type: ignore[type-var, arg-type]
             for choice in points.inner
         ]
-        reached = (self._reached(point) for point in points.points)
-        self.ceiling = min(reached, default=LARGEST)
-        self.reachable = self.ceiling < LARGEST
         kept = [point for point in points.points if self._possible(point)]
+        self.ceiling = min((self._reached(point) for point in kept), default=LARGEST)
+        self.reachable = self.ceiling < LARGEST
+        kept = [point for point in kept if self._least(point) <= self.ceiling]
         self.literals = [(self.model.new_bool_var(f"point {index}"), point) for index, point in enumerate(kept)]
         self.model.add_exactly_one(literal for literal, _ in self.literals)
         self._relations()
@@ -89,24 +88,36 @@ class _Model:
     def _possible(self, point: Point) -> bool:
         """Whether every bound can hold somewhere in the point's boxes."""
         boxes = self._boxes(point)
-        if any(form.least(boxes) > self.ceiling for form in self._forms(point)):
-            return False  # some plan is better; the proof covers the point by this bound
         return all(form.least(boxes) <= bound for form, bound in self._bounded(point))
 
+    def _least(self, point: Point) -> int:
+        """A lower bound of the objective at a point; above the ceiling some plan is better than all of the point."""
+        boxes = self._boxes(point)
+        return max((form.least(boxes) for form in self._forms(point)), default=0)
+
     def _reached(self, point: Point) -> int:
-        """The best objective among a few rows of the point that satisfy every bound; LARGEST where none does."""
+        """The objective of some row of the point that satisfies every bound; LARGEST where none was found.
+
+        Rows are ordered by the inner choices, and more of them mostly means less memory and more time: bisection finds
+        the first row that holds. Where that order does not hold the value is still one that a plan reaches.
+        """
         rows, inner = self.points.relations[point.key].rows, len(self.points.inner)
-        sample = rows[:: max(1, len(rows) // ROWS_TRIED)] + rows[-1:]
-        bounded, forms = list(self._bounded(point)), self._forms(point)
-        boxes = [tuple((value, value) for value in row[inner:]) for row in sample]
-        return min(
-            (
-                max((form.least(box) for form in forms), default=0)
-                for box in boxes
-                if all(form.least(box) <= bound for form, bound in bounded)
-            ),
-            default=LARGEST,
-        )
+        bounded = list(self._bounded(point))
+
+        def box(index: int) -> tuple[tuple[int, int], ...]:
+            return tuple((value, value) for value in rows[index][inner:])
+
+        def holds(index: int) -> bool:
+            return all(form.least(box(index)) <= bound for form, bound in bounded)
+
+        low, high = 0, len(rows) - 1
+        if not holds(high):
+            return LARGEST
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if holds(middle) else (middle + 1, high)
+        ends = (low, len(rows) - 1)
+        return min(max((form.least(box(index)) for form in self._forms(point)), default=0) for index in ends)
 
     def _relations(self) -> None:
         """Inner choices and measures go together as the chosen point's relation says."""
@@ -157,7 +168,7 @@ class _Model:
         lowest = []
         for literal, point in self.literals:
             forms, boxes = self._forms(point), self._boxes(point)
-            lowest.append(max((form.least(boxes) for form in forms), default=0))
+            lowest.append(self._least(point))
             for form in forms:
                 if form.most(boxes) > lowest[-1]:
                     self.model.add(value >= self._expression(form)).only_enforce_if(literal)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from planner.choices import Choice, Space
 from planner.evaluate import cached_time_terms
-from planner.ledger import capacities
 from planner.memory import memory_terms
 from planner.plan import Value
 from planner.specification import Specification
@@ -101,14 +101,13 @@ def enumerate_points(specification: Specification, active: frozenset[str] | None
     )
     relations = _relations(space, inner, reading, [rule for rule in rules if names & set(rule.scope)])
     weights = _weights(space)
-    forms = _Forms(specification)
+    forms = _forms(specification)
     points = tuple(
         Point(
             values,
             key := tuple(values[name] for name in reading),
             sum(weights[choice.name] * choice.values.index(values[choice.name]) for choice in outer),
-            forms.memory(values, relations[key].boxes),
-            forms.time(values, relations[key].boxes),
+            *forms.at(tuple(values.values()), values, relations[key].boxes),
         )
         for values in _legal(outer, [rule for rule in rules if not names & set(rule.scope)])
         if tuple(values[name] for name in reading) in relations
@@ -166,6 +165,12 @@ def _relations(
     }
 
 
+@lru_cache(maxsize=4)
+def _forms(specification: Specification) -> _Forms:
+    """The forms of a specification; rules play no part in them."""
+    return _Forms(specification)
+
+
 class _Forms:
     """Adds the terms up at a point; terms of one scope are read once for each combination of its values."""
 
@@ -173,8 +178,17 @@ class _Forms:
         self.measures = tuple(measure.name for measure in specification.space.measures)
         self.memory_groups = _groups(memory_terms(specification.job))
         self.time_groups = _groups(cached_time_terms(specification.job, "typical"))
-        self.capacities = {device: found.planned for device, found in capacities(specification.job).items()}
         self.cache: dict[tuple[object, ...], dict[tuple[str, str], Form]] = {}
+        self.points: dict[object, tuple[Mapping[str, tuple[Form, ...]], tuple[Form, ...]]] = {}
+
+    def at(
+        self, key: tuple[Value, ...], values: Mapping[str, Value], boxes: tuple[tuple[int, int], ...]
+    ) -> tuple[Mapping[str, tuple[Form, ...]], tuple[Form, ...]]:
+        """(memory forms by device, time forms) at a point, read once for its values and boxes."""
+        found = self.points.get((key, boxes))
+        if found is None:
+            found = self.points[key, boxes] = (self.memory(values, boxes), self.time(values, boxes))
+        return found
 
     def memory(self, values: Mapping[str, Value], boxes: Sequence[tuple[int, int]]) -> dict[str, tuple[Form, ...]]:
         """The forms of each device's moments, without those that another moment always exceeds."""
@@ -190,10 +204,10 @@ class _Forms:
         zero = Form(0, (0,) * len(self.measures))
         options = [zero]
         for window in WINDOWS:
-            serial = sums.get((window, "serial"), zero)
-            lanes = [sums[window, lane] for lane in LANES if lane != "serial" and (window, lane) in sums]
-            lanes = list(_undominated(lanes or [zero], boxes))
-            options = [total.plus(serial).plus(lane) for total in options for lane in lanes]
+            serial = sums.get((window, "serial"))
+            lanes = _undominated([sums[window, lane] for lane in LANES[1:] if (window, lane) in sums], boxes)
+            options = [total.plus(serial) for total in options] if serial else options
+            options = [total.plus(lane) for total in options for lane in lanes] if lanes else options
         return _undominated(options, boxes)
 
     def _sums(
@@ -247,6 +261,8 @@ def affine(term: Term, values: Mapping[str, Value], measures: Sequence[str]) -> 
 
 def _undominated(forms: Sequence[Form], boxes: Sequence[tuple[int, int]]) -> tuple[Form, ...]:
     """The forms that can be the largest somewhere in the boxes."""
+    if len(forms) == 1:
+        return tuple(forms)
     kept: list[Form] = []
     for form in sorted(set(forms), key=lambda item: (-item.most(boxes), -item.constant, item.slopes)):
         if not any(_difference(other, form).least(boxes) >= 0 for other in kept):

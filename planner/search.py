@@ -150,18 +150,22 @@ def _names(specification: Specification) -> tuple[str, ...]:
 def minimal_conflict(specification: Specification) -> tuple[str, ...]:
     """Names that cannot hold together, none of which can be left out.
 
-    Each constraint is dropped in turn, the memory limits last, and stays out where the rest still cannot hold.
+    Runs of constraints are dropped, shorter and shorter down to one, the memory limits last; a run stays out where the
+    rest still cannot hold.
     """
     limits = {limit.constraint for limit in _limits(specification)}
-    names = sorted(_names(specification), key=lambda name: name in limits)
+    kept = sorted(_names(specification), key=lambda name: name in limits)
     feasible = _feasibility(specification)
-    kept = list(names)
-    if not feasible(frozenset(limits)):
-        kept = [name for name in names if name in limits]
-    for name in list(kept):
-        without = [other for other in kept if other != name]
-        if not feasible(frozenset(without)):
-            kept = without
+    size = len(kept) // 2
+    while size:
+        first = 0
+        while first < len(kept):
+            without = kept[:first] + kept[first + size :]
+            if feasible(frozenset(without)):
+                first += size
+            else:
+                kept = without
+        size //= 2
     return tuple(name for name in _names(specification) if name in kept)
 
 
