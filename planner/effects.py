@@ -20,7 +20,7 @@ Axis = Literal["data"]
 Every = Literal["micro_batch", "step"]
 Scalar = Union[bool, int, str]
 Moment = Literal[
-    "load", "init", "init_states", "forward", "loss", "backward_start", "recompute_start", "backward_end",
+    "load", "init", "init_states", "init_end", "forward", "loss", "backward_start", "recompute_start", "backward_end",
     "gradient_norm", "optimizer_step",
 ]  # fmt: skip
 Window = Literal["forward", "backward", "last_backward", "serial"]
@@ -28,7 +28,8 @@ Window = Literal["forward", "backward", "last_backward", "serial"]
 MOMENT_SETS: dict[str, tuple[str, ...]] = {
     "always": tuple(MOMENTS),
     "from_states": tuple(MOMENTS)[2:],
-    "training": tuple(MOMENTS)[3:],
+    "from_init_end": tuple(MOMENTS)[3:],
+    "training": tuple(MOMENTS)[4:],
     "passes": ("forward", "loss", "backward_start", "recompute_start", "backward_end"),
     "backward": ("backward_start", "recompute_start", "backward_end"),
     "step": ("gradient_norm", "optimizer_step"),

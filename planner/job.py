@@ -153,8 +153,8 @@ class Job:
 
     @property
     def reduce_bucket_size(self) -> int:
-        """Elements of the gradient bucket: 50 million (100 MB in 16 bit saturates every link), less for small models."""
-        return min(50_000_000, self.architecture.parameters)
+        """Elements of the gradient bucket: one layer, at most 50 million (100 MB in 16 bit saturates every link)."""
+        return min(50_000_000, self.architecture.largest_layer)
 
     @property
     def prefetch_bucket_size(self) -> int:

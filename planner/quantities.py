@@ -90,9 +90,9 @@ def _sub_group(job: Job, values: Values) -> int:
     return min(job.sub_group_size, _partition(job, values))
 
 
-def _sharded_layer(job: Job, values: Values) -> int:
-    """The largest layer's parameters over the ranks that share them."""
-    return ceil_divide(job.architecture.largest_layer, shard_ranks(values))
+def _sharded_tensor(job: Job, values: Values) -> int:
+    """The largest tensor over the ranks that share it."""
+    return ceil_divide(job.architecture.largest_tensor, shard_ranks(values))
 
 
 def _kept_gradients(job: Job, values: Values) -> int:
@@ -125,7 +125,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("largest_tensor", (), lambda job, _: job.architecture.largest_tensor, "the largest single tensor"),
     Quantity("owned_slice", LAYOUT, _owned_slice, "the largest slice of one tensor that a rank owns"),
     Quantity("largest_layer", (), lambda job, _: job.architecture.largest_layer, "parameters of the largest layer"),
-    Quantity("sharded_layer", LAYOUT, _sharded_layer, "the largest layer over the ranks that share it"),
+    Quantity("sharded_tensor", LAYOUT, _sharded_tensor, "the largest tensor over the ranks that share it"),
     Quantity("head", (), lambda job, _: job.head_parameters, "the matrix that makes logits"),
     Quantity("reduce_bucket", (), lambda job, _: job.reduce_bucket_size, "elements of the gradient bucket"),
     Quantity("prefetch_bucket", (), lambda job, _: job.prefetch_bucket_size, "elements gathered ahead (stage 3)"),

@@ -24,6 +24,7 @@ MOMENTS: Mapping[str, str] = {
     "load": "load",
     "init": "init",
     "init_states": "init",
+    "init_end": "init",
     "forward": "forward",
     "loss": "loss",
     "backward_start": "backward",
