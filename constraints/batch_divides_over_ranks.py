@@ -7,7 +7,7 @@ rank gets a smaller batch and the update is the one that was asked for.
 from __future__ import annotations
 
 from planner.job import Job
-from planner.plan import Layout, Plan
+from planner.plan import Plan, layout_of, whole
 from planner.terms import Requirement, Rule, Values
 
 NAME = "batch_divides_over_ranks"
@@ -15,9 +15,7 @@ NAME = "batch_divides_over_ranks"
 
 def _at_once(values: Values) -> int:
     """Sequences that all ranks together take in one micro-batch."""
-    layout, micro_batch = values["layout"], values["micro_batch"]
-    assert isinstance(layout, Layout) and isinstance(micro_batch, int)  # the space builds no other kinds
-    return micro_batch * layout.data
+    return whole(values, "micro_batch") * layout_of(values).data
 
 
 def require(job: Job) -> tuple[Requirement, ...]:
@@ -31,8 +29,7 @@ def because(job: Job, plan: Plan) -> str | None:
     batch, at_once = job.training.global_batch, _at_once(plan)
     if batch % at_once == 0:
         return None
-    micro_batch = plan["micro_batch"]
     return (
-        f"a global batch of {batch} is no multiple of micro_batch {micro_batch} × {at_once // int(str(micro_batch))} "
+        f"a global batch of {batch} is no multiple of micro_batch {plan['micro_batch']} × {layout_of(plan).data} "
         f"data-parallel ranks = {at_once}"
     )

@@ -7,7 +7,7 @@ that each way to recompute has one spelling.
 from __future__ import annotations
 
 from planner.job import Job
-from planner.plan import Plan
+from planner.plan import Plan, whole
 from planner.terms import Requirement, Rule, Values
 
 NAME = "checkpoints_fit_the_layers"
@@ -16,7 +16,7 @@ SCOPE = ("checkpoint_count", "checkpoint_interval")
 
 def _pair(values: Values) -> tuple[int, int]:
     """(checkpoint_count, checkpoint_interval)."""
-    return int(values["checkpoint_count"]), int(values["checkpoint_interval"])  # type: ignore[arg-type]
+    return whole(values, "checkpoint_count"), whole(values, "checkpoint_interval")
 
 
 def require(job: Job) -> tuple[Requirement, ...]:

@@ -1,7 +1,7 @@
 """GPU memory holds every phase of a step.
 
-What a rank's books hold at every moment, from loading the model to the optimizer's update, stays within the GPU's usable
-memory less the allocator's margin.
+What a rank's books hold at every moment, from loading the model to the optimizer's update, stays within the GPU's
+usable memory less the allocator's margin.
 """
 
 from __future__ import annotations

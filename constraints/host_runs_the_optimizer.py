@@ -28,4 +28,6 @@ def because(job: Job, plan: Plan) -> str | None:
     """The optimizer that the host cannot run."""
     if job.training.optimizer.key in job.runtime.cpu_optimizers or plan["optimizer_offload"] == "none":
         return None
-    return f"{job.training.optimizer.key} has no CPU kernel, so optimizer_offload {plan['optimizer_offload']} cannot run"
+    return (
+        f"{job.training.optimizer.key} has no CPU kernel, so optimizer_offload {plan['optimizer_offload']} cannot run"
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.evaluate import Evaluation
 from planner.ledger import DeviceLedger
-from planner.plan import Layout, Plan, Value
+from planner.plan import Layout, Plan, Value, whole
 from planner.search import Proof, Solution
 
 Answer = dict[str, Any]
@@ -110,9 +110,7 @@ def runner_up_answer(best: Evaluation, other: Evaluation | None) -> Answer | Non
 
 def changes(one: Mapping[str, Value], other: Mapping[str, Value]) -> dict[str, Value]:
     """The values of `other` that differ from those of `one`, the layout by its degrees."""
-    return {
-        name: value for name, value in other.items() if not isinstance(value, Layout) and one.get(name) != value
-    }
+    return {name: value for name, value in other.items() if not isinstance(value, Layout) and one.get(name) != value}
 
 
 def conflict_answer(conflict: tuple[str, ...], miss: Evaluation | None) -> Answer:
@@ -130,7 +128,7 @@ def set_values(plan: Plan, values: Mapping[str, Value]) -> Plan:
     """The plan with values replaced; no checkpoints means interval 0, and some mean at least 1."""
     changed = plan.changed(**values)
     if "checkpoint_count" in values and "checkpoint_interval" not in values:
-        interval = 0 if values["checkpoint_count"] == 0 else max(1, int(str(changed["checkpoint_interval"])))
+        interval = 0 if values["checkpoint_count"] == 0 else max(1, whole(changed, "checkpoint_interval"))
         changed = changed.changed(checkpoint_interval=interval)
     if values.get("checkpoint_interval") == 0 and "checkpoint_count" not in values:
         changed = changed.changed(checkpoint_count=0)

@@ -1,4 +1,4 @@
-"""The command line. Answers go to standard output, everything else to standard error; nothing heavy is imported early."""
+"""The command line: answers to standard output, all else to standard error; nothing heavy is imported early."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from planner.plan import Value
 
 JOB = click.argument("job_path", metavar="JOB", type=click.Path(path_type=Path))
-FORMAT = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
+FORMAT = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer"
+)
 SET = click.option("--set", "pins", multiple=True, metavar="CHOICE=VALUE", help="fix a choice; may be repeated")
 CATALOG = click.option(
     "--catalog", "catalogs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
@@ -37,7 +39,9 @@ def cli() -> None:
 @SET
 @FORMAT
 @CATALOG
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="write plan.json, deepspeed.json and plan.txt")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="write plan.json, deepspeed.json and plan.txt"
+)
 @click.option("--force", is_flag=True, help="let --out write over files that exist")
 @click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="longest search")
 def solve(

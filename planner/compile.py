@@ -18,6 +18,7 @@ from planner.plan import Plan, Value
 from planner.points import Form, Point, Points, Relation
 
 Objective = Literal["time", "memory", "rank", "overflow"]
+Lines = tuple[tuple[int, int], list[tuple[int, int]]]
 LARGEST = 2**53  # bytes or microseconds; sums of forms stay far inside CP-SAT's 64 bits
 
 
@@ -58,7 +59,7 @@ class _Model:
         self.model = cp_model.CpModel()
         self.measures = [self.model.new_int_var(0, measure_bound, name) for name, measure_bound in _bounds(points)]
         self.inner = [
-            self.model.new_int_var(int(min(choice.values)), int(max(choice.values)), choice.name)  # type: ignore[type-var, arg-type]
+            self.model.new_int_var(int(min(choice.values)), int(max(choice.values)), choice.name)  # type: ignore[arg-type]
             for choice in points.inner
         ]
         kept = [point for point in points.points if self._possible(point)]
@@ -120,22 +121,29 @@ class _Model:
         return min(max((form.least(box(index)) for form in self._forms(point)), default=0) for index in ends)
 
     def _relations(self) -> None:
-        """Inner choices and measures go together as the chosen point's relation says."""
+        """Inner choices and measures go together as the chosen point's relation says.
+
+        Linear equations where every measure is affine in a single inner choice, else one table with the relation's
+        number as its first column (tables take no enforcement literal in older solvers).
+        """
         by_key: dict[tuple[Value, ...], list[cp_model.IntVar]] = {}
         for literal, point in self.literals:
             by_key.setdefault(point.key, []).append(literal)
-        for key, literals in by_key.items():
-            chosen = self.model.new_bool_var(f"relation {key}")
-            self.model.add(sum(literals) == chosen)
-            self._relation(self.points.relations[key], chosen)
-
-    def _relation(self, relation: Relation, chosen: cp_model.IntVar) -> None:
-        """One relation: a table, or linear equations where every measure is affine in a single inner choice."""
-        variables = [*self.inner, *self.measures]
-        lines = affine_rows(relation) if len(self.inner) == 1 else None
-        if lines is None:
-            self.model.add_allowed_assignments(variables, list(relation.rows)).only_enforce_if(chosen)
+        lines = {key: affine_rows(self.points.relations[key]) for key in by_key} if len(self.inner) == 1 else {}
+        if by_key and all(lines.get(key) for key in by_key):
+            for key, literals in by_key.items():
+                chosen = self.model.new_bool_var(f"relation {key}")
+                self.model.add(sum(literals) == chosen)
+                self._lines(lines[key], chosen)  # type: ignore[arg-type]
             return
+        numbers = {key: number for number, key in enumerate(by_key)}
+        number = self.model.new_int_var(0, max(0, len(numbers) - 1), "relation")
+        self.model.add(number == sum(numbers[point.key] * literal for literal, point in self.literals))
+        rows = [(numbers[key], *row) for key in by_key for row in self.points.relations[key].rows]
+        self.model.add_allowed_assignments([number, *self.inner, *self.measures], rows)
+
+    def _lines(self, lines: Lines, chosen: cp_model.IntVar) -> None:
+        """The bounds of the inner choice, and every measure as a line over it, where the relation is chosen."""
         (low, high), pairs = lines
         self.model.add_linear_constraint(self.inner[0], low, high).only_enforce_if(chosen)
         for measure, (constant, slope) in zip(self.measures, pairs, strict=True):
@@ -212,7 +220,9 @@ class _Model:
         """The chosen point's values and the inner choices', in the order of the space."""
         point = next(point for literal, point in self.literals if solver.boolean_value(literal))
         values = dict(point.values)
-        values |= {choice.name: solver.value(variable) for choice, variable in zip(self.points.inner, self.inner, strict=True)}
+        values |= {
+            choice.name: solver.value(variable) for choice, variable in zip(self.points.inner, self.inner, strict=True)
+        }
         return Plan({choice.name: values[choice.name] for choice in self.points.space.choices})
 
 
@@ -222,7 +232,7 @@ def _bounds(points: Points) -> Iterable[tuple[str, int]]:
         yield measure.name, measure.largest
 
 
-def affine_rows(relation: Relation) -> tuple[tuple[int, int], list[tuple[int, int]]] | None:
+def affine_rows(relation: Relation) -> Lines | None:
     """((low, high), [(constant, slope) of each measure]) where rows are affine in their first column, else None."""
     rows = sorted(relation.rows)
     first = [row[0] for row in rows]

@@ -10,7 +10,7 @@ from math import ceil
 from planner.effects import Allocate, AnyEffect, Book, Effect, Move, OneOf, Scale, Shard, When
 from planner.errors import InputError
 from planner.job import Job
-from planner.plan import Layout, Value
+from planner.plan import whole
 from planner.quantities import BY_NAME, Quantity, shard_ranks
 from planner.terms import MemoryTerm, Values
 
@@ -112,17 +112,17 @@ class Reader:
             raise InputError(f"unknown quantity '{of}'", expected="one of " + ", ".join(BY_NAME))
         quantity: Quantity = BY_NAME[of]
         slopes = dict(quantity.slopes(self.job))
-        parts = [self.condition(when), self.divisor(over), self.width(width), self.factor(scaled)]
-        scope = unique([*quantity.scope, *(name for part, _ in parts for name in part)])
-        holds, ranks, size, factor = (body for _, body in parts)
+        (when_scope, holds), (over_scope, ranks) = self.condition(when), self.divisor(over)
+        (width_scope, size), (factor_scope, factor) = self.width(width), self.factor(scaled)
+        scope = unique([*quantity.scope, *when_scope, *over_scope, *width_scope, *factor_scope])
         job = self.job
 
         def body(values: Values) -> int:
-            if not holds(values):  # type: ignore[truthy-function]
+            if not holds(values):
                 return 0
-            per_element = size(values) * factor(values) / ranks(values)  # type: ignore[operator]
+            per_element = size(values) * factor(values) / ranks(values)
             total = ceil(quantity.body(job, values) * per_element)
-            return total + sum(ceil(slope * per_element) * int(values[name]) for name, slope in slopes.items())  # type: ignore[arg-type]
+            return total + sum(ceil(slope * per_element) * whole(values, name) for name, slope in slopes.items())
 
         return scope, tuple(slopes), body
 
@@ -185,10 +185,3 @@ def pinned_bytes(size: int, piece: int) -> int:
 def power_of_two(size: int) -> int:
     """The smallest power of two that is at least `size`."""
     return 1 << (size - 1).bit_length()
-
-
-def plan_layout(values: Mapping[str, Value]) -> Layout:
-    """The layout of a plan."""
-    layout = values["layout"]
-    assert isinstance(layout, Layout)  # the space builds no other kind
-    return layout

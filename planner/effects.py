@@ -8,7 +8,7 @@ as a width that the job's precision and optimizer settle (`compute`, `master`, `
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -18,7 +18,7 @@ Book = Literal["parameters", "gradients", "optimizer_states", "activations", "bu
 Device = Literal["gpu", "host", "nvme"]
 Axis = Literal["data"]
 Every = Literal["micro_batch", "step"]
-Scalar = Union[bool, int, str]
+Scalar = bool | int | str
 Moment = Literal[
     "load", "init", "init_states", "init_end", "forward", "loss", "backward_start", "recompute_start", "backward_end",
     "gradient_norm", "optimizer_step",
@@ -53,7 +53,7 @@ def _bytes(value: Any) -> Any:
         return value
 
 
-def _tuple(value: Any) -> Any:
+def as_tuple(value: Any) -> Any:
     """One value stands for a list of one."""
     return tuple(value) if isinstance(value, list) else (value,)
 
@@ -63,7 +63,7 @@ Width = Literal[
     "compute", "accumulation", "communication", "master",
     "optimizer_state", "optimizer_temporary", "optimizer_largest", "optimizer_traffic",
 ]  # fmt: skip
-BytesPerElement = Annotated[Union[Width, Fraction], BeforeValidator(_bytes)]
+BytesPerElement = Annotated[Width | Fraction, BeforeValidator(_bytes)]
 
 
 class _Model(BaseModel):
@@ -106,10 +106,10 @@ def _test(value: Any) -> Any:
     """Lists and scalars mean membership; `{at_least: n}` and `{at_most: n}` compare."""
     if isinstance(value, dict):
         return AtMost(**value) if "at_most" in value else AtLeast(**value)
-    return OneOf(values=_tuple(value))
+    return OneOf(values=as_tuple(value))
 
 
-Test = Annotated[Union[OneOf, AtLeast, AtMost], BeforeValidator(_test)]
+Test = Annotated[OneOf | AtLeast | AtMost, BeforeValidator(_test)]
 When = dict[str, Test]
 
 
@@ -117,7 +117,7 @@ class Effect(_Model):
     """What every kind carries: under which values it applies, for which runtimes, and where the figure is from."""
 
     when: When = Field(default_factory=dict)
-    runtime: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
+    runtime: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
     source: str = ""
 
 
@@ -158,7 +158,7 @@ class Allocate(Effect):
     book: Book
     bytes: BytesPerElement = Fraction(1)
     of: str
-    over: Union[Book, None] = None
+    over: Book | None = None
     device: Literal["gpu", "host", "nvme", "home"] = "gpu"
     moments: Moments
     pinned: Literal["no", "whole", "sub_groups"] = "no"
@@ -191,7 +191,7 @@ class Transfer(Effect):
     direction: Literal["to_gpu", "from_gpu", "read", "write"]
     bytes: BytesPerElement
     of: str
-    over: Union[Book, None] = None
+    over: Book | None = None
     every: Every
     during: Window = "serial"
 
@@ -204,7 +204,7 @@ class Update(Effect):
     unit: Literal["gpu", "cpu"]
     bytes: BytesPerElement
     of: str
-    over: Union[Book, None] = None
+    over: Book | None = None
 
 
 class Recompute(Effect):
@@ -223,7 +223,7 @@ class UpdateFrequency(Effect):
 
 
 AnyEffect = Annotated[
-    Union[Shard, Scale, Move, Allocate, Collective, Transfer, Update, Recompute, UpdateFrequency],
+    Shard | Scale | Move | Allocate | Collective | Transfer | Update | Recompute | UpdateFrequency,
     Field(discriminator="kind"),
 ]
 EFFECT_KINDS = (Shard, Scale, Move, Allocate, Collective, Transfer, Update, Recompute, UpdateFrequency)

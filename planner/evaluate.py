@@ -1,4 +1,4 @@
-"""Evaluates a plan: ledger, step time with its range, and the constraints it breaks. Every figure a user sees is from here."""
+"""Evaluates a plan: ledger, step time with its range, broken constraints. Every figure a user sees is from here."""
 
 from __future__ import annotations
 

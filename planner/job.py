@@ -13,7 +13,7 @@ from planner.architecture.flops import LayerFlops, ModelFlops
 from planner.architecture.shape import Architecture, LayerKind, Tensor
 from planner.cluster import Cluster
 from planner.numerics import Optimizer, Precision
-from planner.plan import Layout, Value
+from planner.plan import Value, layout_of, whole
 from planner.terms import Values
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class Job:
     def recomputed_kinds(self) -> Mapping[str, LayerKind]:
         """Distinct layer kinds by the name of the measure that counts their recomputed layers."""
         kinds = tuple(dict.fromkeys(self.layer_kinds))
-        return {"recomputed_layers" if not index else f"recomputed_layers_{index + 1}": k for index, k in enumerate(kinds)}
+        return {
+            "recomputed_layers" if not index else f"recomputed_layers_{index + 1}": k for index, k in enumerate(kinds)
+        }
 
     @cached_property
     def kind_counts(self) -> tuple[tuple[LayerKind, int], ...]:
@@ -211,20 +213,15 @@ class Job:
     def derived(self, name: str, values: Values) -> Value:
         """A choice's value, or a value that follows from choices."""
         if name == "gradient_accumulation":
-            layout, micro_batch = values["layout"], values["micro_batch"]
-            assert isinstance(layout, Layout) and isinstance(micro_batch, int)  # the space builds no other kinds
-            return max(1, -(-self.training.global_batch // (micro_batch * layout.data)))
+            return self.micro_batches(values)
         if name == "data_parallel":
-            layout = values["layout"]
-            assert isinstance(layout, Layout)
-            return layout.data
+            return layout_of(values).data
         return values[name]
 
     def micro_batches(self, values: Values) -> int:
         """Micro-batches per optimizer step and rank; rounded up where the batch does not divide."""
-        accumulation = self.derived("gradient_accumulation", values)
-        assert isinstance(accumulation, int)
-        return accumulation
+        at_once = whole(values, "micro_batch") * layout_of(values).data
+        return max(1, -(-self.training.global_batch // at_once))
 
     def ranks_per_node(self, values: Values) -> int:
         """Ranks that share one node's host memory."""

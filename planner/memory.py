@@ -8,6 +8,7 @@ from functools import lru_cache
 from planner.architecture.activations import Amount, LayerActivations
 from planner.effect_terms import Reader, allocation_terms, job_effects
 from planner.job import Job
+from planner.plan import whole
 from planner.terms import MemoryTerm, Values
 
 TOKENS = ("micro_batch",)
@@ -32,25 +33,23 @@ def activation_terms(job: Job) -> tuple[MemoryTerm, ...]:
 
 def tokens(job: Job, values: Values) -> int:
     """Tokens of one micro-batch on one rank."""
-    return int(values["micro_batch"]) * job.training.sequence_length  # type: ignore[arg-type]
+    return whole(values, "micro_batch") * job.training.sequence_length
 
 
 def _term(name: str, body: Callable[[Values], int], moments: tuple[str, ...], **more: tuple[str, ...]) -> MemoryTerm:
     """An activation term on the GPU."""
-    return MemoryTerm(
-        name, more.get("scope", TOKENS), more.get("measures", ()), body, "gpu", "activations", moments
-    )
+    return MemoryTerm(name, more.get("scope", TOKENS), more.get("measures", ()), body, "gpu", "activations", moments)
 
 
 def _kept(job: Job) -> Iterable[MemoryTerm]:
     """Layers that are not checkpointed keep all they need for backward."""
-    
+
     def body(values: Values) -> int:
         count = tokens(job, values)
         full = sum(number * job.activations_of(kind).stored.at(count) for kind, number in job.kind_counts)
         kinds = job.recomputed_kinds.items()
-        dropped = ((job.activations_of(kind).stored.at(count), values[name]) for name, kind in kinds)
-        return full - sum(stored * int(recomputed) for stored, recomputed in dropped)  # type: ignore[arg-type]
+        dropped = ((job.activations_of(kind).stored.at(count), whole(values, name)) for name, kind in kinds)
+        return full - sum(stored * recomputed for stored, recomputed in dropped)
 
     yield _term("activations of kept layers", body, PASSES, measures=tuple(job.recomputed_kinds))
 
@@ -60,7 +59,7 @@ def _boundaries(job: Job) -> Iterable[MemoryTerm]:
     boundary = max((layer.boundary for layer in job.kind_activations), key=lambda amount: amount.per_token)
 
     def body(values: Values) -> int:
-        return boundary.at(tokens(job, values)) * int(values["checkpoints"])  # type: ignore[arg-type]
+        return boundary.at(tokens(job, values)) * whole(values, "checkpoints")
 
     yield _term("checkpoints", body, (*PASSES, "recompute_start"), measures=("checkpoints",))
 
@@ -83,7 +82,7 @@ def _live(job: Job) -> Iterable[MemoryTerm]:
         return largest(lambda layer: layer.backward_live, tokens(job, values))
 
     def segment(values: Values) -> int:
-        return _segment(layers, int(values["checkpoint_interval"]), tokens(job, values))  # type: ignore[arg-type]
+        return _segment(layers, whole(values, "checkpoint_interval"), tokens(job, values))
 
     def end(values: Values) -> int:
         count = tokens(job, values)
@@ -115,7 +114,9 @@ def _outside(job: Job) -> Iterable[MemoryTerm]:
     """Final norm, rotary tables and labels; logits and the loss with its gradient."""
     found = job.activations
     yield _term(
-        "embedding, final norm, labels", lambda values: found.outside.at(tokens(job, values)), (*PASSES, "recompute_start", "backward_end")
+        "embedding, final norm, labels",
+        lambda values: found.outside.at(tokens(job, values)),
+        (*PASSES, "recompute_start", "backward_end"),
     )
     yield _term(
         "logits and loss",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Union
+
+from planner.errors import InternalError
 
 
 @dataclass(frozen=True, order=True)
@@ -26,7 +27,23 @@ class Layout:
         return f"tensor {self.tensor} · pipeline {self.pipeline} · sequence {self.sequence} · data {self.data}"
 
 
-Value = Union[int, str, Layout]
+Value = int | str | Layout
+
+
+def whole(values: Mapping[str, Value], name: str) -> int:
+    """The whole number that `name` stands for; InternalError where it is none."""
+    value = values[name]
+    if isinstance(value, int):
+        return value
+    raise InternalError(f"{name} is {value!r}, no whole number")
+
+
+def layout_of(values: Mapping[str, Value]) -> Layout:
+    """The layout among `values`; InternalError where it is none."""
+    value = values["layout"]
+    if isinstance(value, Layout):
+        return value
+    raise InternalError(f"layout is {value!r}")
 
 
 class Plan(Mapping[str, Value]):

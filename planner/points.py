@@ -96,9 +96,7 @@ def enumerate_points(specification: Specification, active: frozenset[str] | None
     names = {choice.name for choice in inner}
     outer = [choice for choice in space.choices if choice.name not in names]
     rules = [rule for rule in specification.rules if active is None or rule.constraint in active]
-    reading = tuple(
-        choice.name for choice in outer if any(choice.name in measure.scope for measure in space.measures)
-    )
+    reading = tuple(choice.name for choice in outer if any(choice.name in measure.scope for measure in space.measures))
     relations = _relations(space, inner, reading, [rule for rule in rules if names & set(rule.scope)])
     weights = _weights(space)
     forms = _forms(specification)
@@ -160,7 +158,9 @@ def _relations(
                 measured = (measure.body({n: values[n] for n in measure.scope}) for measure in space.measures)
                 rows.setdefault(key, []).append((*(int(value) for value in combination), *measured))  # type: ignore[arg-type]
     return {
-        key: Relation(tuple(found), tuple((min(column), max(column)) for column in list(zip(*found, strict=True))[len(inner) :]))
+        key: Relation(
+            tuple(found), tuple((min(column), max(column)) for column in list(zip(*found, strict=True))[len(inner) :])
+        )
         for key, found in rows.items()
     }
 
@@ -253,7 +253,7 @@ def _read(terms: Sequence[Term], values: Mapping[str, Value], measures: Sequence
 
 def affine(term: Term, values: Mapping[str, Value], measures: Sequence[str]) -> Form:
     """The term's affine form in the measures at one combination of its scope, read from its own body."""
-    base = {**values, **{name: 0 for name in term.measures}}
+    base = {**values, **dict.fromkeys(term.measures, 0)}
     constant = term.value(base)
     slopes = {name: term.value({**base, name: 1}) - constant for name in term.measures}
     return Form(constant, tuple(slopes.get(name, 0) for name in measures))

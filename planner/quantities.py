@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from planner.job import Job
-from planner.plan import Layout
+from planner.plan import layout_of
 from planner.terms import Values
 
 
@@ -30,13 +30,6 @@ class Quantity:
     slopes: Callable[[Job], Mapping[str, int]] = lambda _: {}
 
 
-def _layout(values: Values) -> Layout:
-    """The layout among `values`."""
-    layout = values["layout"]
-    assert isinstance(layout, Layout)  # the space builds no other kind
-    return layout
-
-
 def ceil_divide(number: int, divisor: int) -> int:
     """`number` over `divisor`, rounded up."""
     return -(-number // divisor)
@@ -44,7 +37,7 @@ def ceil_divide(number: int, divisor: int) -> int:
 
 def shard_ranks(values: Values) -> int:
     """Ranks that share one copy of the model states: data times sequence parallel ranks."""
-    layout = _layout(values)
+    layout = layout_of(values)
     return layout.data * layout.sequence
 
 
@@ -104,7 +97,7 @@ def _kept_gradients(job: Job, values: Values) -> int:
 
 
 def _recomputed_parameters(job: Job) -> Mapping[str, int]:
-    """Trainable parameters of one checkpointed layer, by the measure that counts such layers; gradients still to come."""
+    """Trainable parameters of one checkpointed layer by the measure that counts such layers; gradients to come."""
     share = Fraction(job.trainable_parameters, job.architecture.parameters)
     return {name: -int(kind.parameters * share) for name, kind in job.recomputed_kinds.items()}
 
@@ -132,7 +125,10 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("persistent", (), lambda job, _: job.persistent_parameters, "small parameters kept whole (stage 3)"),
     Quantity("sub_group", LAYOUT, _sub_group, "elements of one optimizer sub-group (stage 3)"),
     Quantity(
-        "kept_gradients", (), _kept_gradients, "parameters whose gradients exist at the first recomputation",
+        "kept_gradients",
+        (),
+        _kept_gradients,
+        "parameters whose gradients exist at the first recomputation",
         _recomputed_parameters,
     ),  # fmt: skip
     Quantity("all_reduce_bucket", (), lambda job, _: min(job.trainable_parameters, 500_000_000), "stage 0 bucket"),

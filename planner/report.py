@@ -1,4 +1,4 @@
-"""Answers as text for a terminal: books over the phases with bars, step time, plan, proof, and what no plan can satisfy."""
+"""Answers as text for a terminal: books over the phases with bars, step time, plan and proof, or the conflict."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _console(colour: bool) -> tuple[Console, StringIO]:
 
     out = StringIO()
     terminal = {"force_terminal": True} if colour else {"color_system": None}
-    return Console(file=out, width=WIDTH, highlight=False, markup=False, emoji=False, **terminal), out  # type: ignore[arg-type]
+    return Console(file=out, width=WIDTH, highlight=False, markup=False, emoji=False, **terminal), out
 
 
 def _plain(out: StringIO) -> str:

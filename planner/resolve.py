@@ -43,9 +43,7 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
     architecture = _placed(document, ("model",), lambda: _architecture(job_file, document))
     cluster, notes = _cluster(job_file.cluster, document)
     training = _training(job_file.training, document)
-    runtime = _placed(
-        document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime)
-    )
+    runtime = _placed(document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime))
     settings = ActivationSettings(
         sequence_length=training.sequence_length,
         precision=training.precision.dtype,
@@ -71,7 +69,9 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         choices=_choices(job_file, document, techniques),
         objective=job_file.objective,
         time_limit=job_file.time_limit,
-        assumptions=tuple(dict.fromkeys([*architecture.assumptions, *notes, *_training_notes(job_file.training, architecture)])),
+        assumptions=tuple(
+            dict.fromkeys([*architecture.assumptions, *notes, *_training_notes(job_file.training, architecture)])
+        ),
     )
 
 
@@ -110,9 +110,7 @@ def _cluster(settings: ClusterSettings, document: Document) -> tuple[Cluster, li
     node, notes = _overridden(node, settings)
     if settings.gpu_memory is not None:
         gpu = replace(gpu, usable_memory=settings.gpu_memory)
-    cluster = _placed(
-        document, ("cluster",), lambda: Cluster(gpu, node, settings.nodes, hardware_catalog.links())
-    )
+    cluster = _placed(document, ("cluster",), lambda: Cluster(gpu, node, settings.nodes, hardware_catalog.links()))
     return cluster, [*gpu.assumptions, *node.assumptions, *notes]
 
 
@@ -173,9 +171,7 @@ def _training(settings: TrainingSettings, document: Document) -> Training:
         raise document.error(
             ("training", "method"), f"method {settings.method_name} cannot be planned with this version", "full"
         )
-    optimizer = _placed(
-        document, ("training", "optimizer"), lambda: hardware_catalog.optimizer(settings.optimizer)
-    )
+    optimizer = _placed(document, ("training", "optimizer"), lambda: hardware_catalog.optimizer(settings.optimizer))
     for key, known in (("loss", LOSSES), ("kernels", KERNELS)):
         value = getattr(settings, key)
         if value not in known:
@@ -207,7 +203,7 @@ def _training_notes(settings: TrainingSettings, architecture: Architecture) -> l
         notes.append(f"the global batch is planned at its largest, {high}: fewest updates, least communication")
     positions = architecture.maximum_positions
     if positions and settings.sequence_length > positions:
-        notes.append(f"sequence_length {settings.sequence_length} is beyond the {positions} positions the model was made for")
+        notes.append(f"sequence_length {settings.sequence_length} is beyond the model's {positions} positions")
     return notes
 
 

@@ -23,7 +23,7 @@ from planner.terms import Limit
 
 @dataclass(frozen=True)
 class Proof:
-    """What is proven: `bound` is the least value of the objective that any plan can have, in `unit` (seconds or bytes)."""
+    """What is proven: `bound` is the least value of the objective that a plan can have, in `unit` (seconds, bytes)."""
 
     optimal: bool
     bound: float
@@ -34,7 +34,7 @@ class Proof:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The best plan of a job, evaluated; `runner_up` is the best one that differs in more than how much it recomputes."""
+    """The best plan of a job, evaluated; `runner_up` is the best that differs in more than how much it recomputes."""
 
     best: Evaluation
     proof: Proof

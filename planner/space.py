@@ -8,7 +8,7 @@ from math import isqrt
 from planner.choices import Choice, Derived, Space
 from planner.errors import InputError
 from planner.job import Job
-from planner.plan import Layout, Value
+from planner.plan import Layout, Value, layout_of, whole
 from planner.techniques import ChoiceEntry
 from planner.terms import Measure, Values
 
@@ -52,7 +52,7 @@ def micro_batches(job: Job) -> tuple[int, ...]:
     found: set[int] = set()
     for layout in layouts(job):
         share = job.training.global_batch // layout.data
-        found |= {size for size in divisors(share)} if share else set()
+        found |= set(divisors(share)) if share else set()
     return tuple(sorted(found)) or (1,)
 
 
@@ -100,20 +100,20 @@ def _measures(job: Job) -> list[Measure]:
         Measure(name, ("checkpoint_count", "checkpoint_interval"), recomputed(kind), kinds.count(kind))
         for name, kind in job.recomputed_kinds.items()
     ]
-    count = Measure("checkpoints", ("checkpoint_count",), lambda values: int(values["checkpoint_count"]), len(kinds))  # type: ignore[arg-type]
+    count = Measure("checkpoints", ("checkpoint_count",), lambda values: whole(values, "checkpoint_count"), len(kinds))
     return [*counted, count]
 
 
 def checkpointed_layers(values: Values) -> int:
     """How many layers, from the first on, lie inside checkpointed segments."""
-    return int(values["checkpoint_count"]) * int(values["checkpoint_interval"])  # type: ignore[arg-type]
+    return whole(values, "checkpoint_count") * whole(values, "checkpoint_interval")
 
 
 def _derived(job: Job) -> list[Derived]:
     """Accumulation and the parallel degrees, shown beside the choices."""
 
     def degree(name: str) -> Derived:
-        return Derived(f"{name}_parallel", ("layout",), lambda values: getattr(values["layout"], name))
+        return Derived(f"{name}_parallel", ("layout",), lambda values: getattr(layout_of(values), name))
 
     accumulation = Derived("gradient_accumulation", ("layout", "micro_batch"), job.micro_batches)
     return [accumulation, *(degree(name) for name in ("tensor", "pipeline", "sequence", "expert", "data"))]

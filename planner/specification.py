@@ -1,4 +1,4 @@
-"""The whole planning problem of a job: candidate space, terms and requirements. The one place that meets `constraints`."""
+"""The planning problem of a job: candidate space, terms, requirements. The one place that meets `constraints`."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ from planner.cluster import (
     nvme_seconds,
 )
 from planner.compute import Pass, layer_seconds, loss_seconds
-from planner.effect_terms import Reader, job_effects, plan_layout, unique
+from planner.effect_terms import Reader, job_effects, unique
 from planner.effects import AnyEffect, Collective, Transfer, Update
 from planner.job import Job
 from planner.memory import tokens
-from planner.plan import Layout
+from planner.plan import Layout, layout_of, whole
 from planner.quantities import BY_NAME, ceil_divide
 from planner.terms import TimeTerm, Values
 
@@ -59,9 +59,7 @@ def compute_terms(job: Job, outlook: str) -> Iterable[TimeTerm]:
             yield _recompute_term(job, window, repeats, outlook)
 
 
-def _model_term(
-    job: Job, window: str, direction: Pass, repeats: Callable[[int], int], outlook: str
-) -> TimeTerm:
+def _model_term(job: Job, window: str, direction: Pass, repeats: Callable[[int], int], outlook: str) -> TimeTerm:
     """One pass over all layers, logits and loss."""
 
     def body(values: Values) -> int:
@@ -80,7 +78,7 @@ def _recompute_term(job: Job, window: str, repeats: Callable[[int], int], outloo
         return microseconds(repeats(job.micro_batches(values)) * seconds)
 
     def body(values: Values) -> int:
-        return sum(once(kind, values) * int(values[name]) for name, kind in job.recomputed_kinds.items())  # type: ignore[arg-type]
+        return sum(once(kind, values) * whole(values, name) for name, kind in job.recomputed_kinds.items())
 
     return TimeTerm("recompute", BATCH, tuple(job.recomputed_kinds), body, window, "compute")
 
@@ -139,7 +137,7 @@ def collective_cost(job: Job, effect: Collective, size: int, values: Values, out
     elements = BY_NAME[effect.of].body(job, values)
     bucket = BY_NAME[effect.message].body(job, values) if effect.message else elements
     messages = max(1, ceil_divide(elements, max(1, bucket)))
-    group = data_group(plan_layout(values))
+    group = data_group(layout_of(values))
     return messages * collective_seconds(job.cluster, effect.operation, size / messages, group, outlook)
 
 

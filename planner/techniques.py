@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from planner.effects import AnyEffect, Scalar, Test, _tuple
+from planner.effects import AnyEffect, Scalar, as_tuple
 from planner.errors import InputError
 from planner.reading import Document, nearest, read_document, validated
-
 
 
 def _numbered(values: object) -> object:
@@ -28,7 +27,8 @@ def _numbered(values: object) -> object:
     return {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in values.items()}
 
 
-OneOrMore = Annotated[tuple[Scalar, ...], BeforeValidator(_tuple)]
+Relation = Literal["needs", "conflicts"]
+OneOrMore = Annotated[tuple[Scalar, ...], BeforeValidator(as_tuple)]
 
 
 class TechniqueEntry(BaseModel):
@@ -42,6 +42,9 @@ class TechniqueEntry(BaseModel):
     needs: dict[str, OneOrMore] = Field(default_factory=dict)
     conflicts: dict[str, OneOrMore] = Field(default_factory=dict)
     changes_numerics: bool = False
+
+
+Entries = Annotated[dict[int | str, TechniqueEntry], BeforeValidator(_numbered)]
 
 
 class ChoiceEntry(BaseModel):
@@ -62,7 +65,7 @@ class ChoiceEntry(BaseModel):
     order: int
     fine: bool = False
     effects: tuple[AnyEffect, ...] = ()
-    values: Annotated[dict[Union[int, str], TechniqueEntry], BeforeValidator(_numbered)] = Field(default_factory=dict)
+    values: Entries = Field(default_factory=dict)
 
 
 class RuntimeEntry(BaseModel):
@@ -95,7 +98,7 @@ class Techniques:
         values: Mapping[object, TechniqueEntry] = self.choices[choice].values  # type: ignore[assignment]
         return values.get(value)
 
-    def pairs(self, what: Literal["needs", "conflicts"]) -> Iterable[tuple[str, Scalar, str, tuple[Scalar, ...]]]:
+    def pairs(self, what: Relation) -> Iterable[tuple[str, Scalar, str, tuple[Scalar, ...]]]:
         """(choice, value, other choice, values of it) for every need or conflict."""
         for name, choice in self.choices.items():
             for value, entry in choice.values.items():
@@ -151,8 +154,9 @@ def read_runtime(name: str) -> RuntimeEntry:
 
 def _check_references(techniques: Techniques) -> None:
     """Every need and conflict names a choice, and a value of it where values are listed."""
-    for what in ("needs", "conflicts"):
-        for choice, value, other, values in techniques.pairs(what):  # type: ignore[arg-type]
+    kinds: tuple[Relation, ...] = ("needs", "conflicts")
+    for what in kinds:
+        for choice, value, other, values in techniques.pairs(what):
             path = f"values.{value}.{what}.{other}"
             if other not in techniques.choices:
                 raise _input_error(
@@ -160,16 +164,15 @@ def _check_references(techniques: Techniques) -> None:
                 )
             known = techniques.choices[other].values
             for wrong in (item for item in values if known and item not in known):
-                raise _input_error(
-                    techniques, choice, path, f"unknown value '{wrong}' of {other}", nearest(str(wrong), map(str, known))
-                )
+                hint = nearest(str(wrong), map(str, known))
+                raise _input_error(techniques, choice, path, f"unknown value '{wrong}' of {other}", hint)
 
 
 def _check_cycles(techniques: Techniques) -> None:
     """No technique needs itself by way of others; only needs that leave a single value open can force a cycle."""
     import networkx
 
-    graph = networkx.DiGraph()
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
     for choice, value, other, values in techniques.pairs("needs"):
         if len(values) == 1:
             graph.add_edge(f"{choice}={value}", f"{other}={values[0]}")
@@ -185,6 +188,3 @@ def _input_error(techniques: Techniques, choice: str, path: str, message: str, h
     document = techniques.documents[choice]
     line, column = document.mark(tuple(path.split(".")))
     return InputError(message, file=document.file, line=line, column=column, path=path, hint=hint)
-
-
-__all__ = ["ChoiceEntry", "RuntimeEntry", "TechniqueEntry", "Techniques", "Test", "read_runtime", "read_techniques"]

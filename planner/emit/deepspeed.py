@@ -1,7 +1,7 @@
 """The DeepSpeed configuration of a plan, as the dictionary that goes into its JSON file.
 
 Every key whose default changed between DeepSpeed versions is written out, sizes are elements, nothing is "auto".
-Source of names and defaults: deepspeed 0.19.8 runtime/config.py, runtime/zero/config.py, runtime/zero/offload_config.py.
+Source of names and defaults: deepspeed 0.19.8 runtime/config.py, runtime/zero/{config,offload_config}.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.job import Job
-from planner.plan import Layout, Plan
+from planner.plan import Plan, layout_of, whole
 
 Configuration = dict[str, Any]
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lion": "Lion", "muon": "Muon"}
@@ -37,11 +37,9 @@ def configuration(job: Job, plan: Plan) -> Configuration:
 
 def batch(job: Job, plan: Plan) -> Configuration:
     """The batch equation: train_batch_size = micro-batch × accumulation × ranks."""
-    micro_batch, accumulation = int(str(plan["micro_batch"])), job.micro_batches(plan)
-    layout = plan["layout"]
-    assert isinstance(layout, Layout)  # the space builds no other kind
+    micro_batch, accumulation = whole(plan, "micro_batch"), job.micro_batches(plan)
     return {
-        "train_batch_size": micro_batch * accumulation * layout.data,
+        "train_batch_size": micro_batch * accumulation * layout_of(plan).data,
         "train_micro_batch_size_per_gpu": micro_batch,
         "gradient_accumulation_steps": accumulation,
     }
@@ -64,7 +62,7 @@ def precision(job: Job) -> Configuration:
 
 def zero_optimization(job: Job, plan: Plan) -> Configuration:
     """The ZeRO block of the plan's stage, buckets sized to the model."""
-    stage = int(str(plan["zero_stage"]))
+    stage = whole(plan, "zero_stage")
     block: Configuration = {"stage": stage, "contiguous_gradients": True}
     if stage:
         block |= {
