@@ -94,8 +94,9 @@ def random_job(seed: int, small: bool = False) -> Job:
         choices=_pins(draw, small),
         objective=draw.choice(("step_time", "step_time", "memory")),
     )
-    if small and job_space(found).size > LARGEST_SMALL:
-        found = found.with_choices({"checkpoint_interval": (0, 1)})
+    for name, values in (("checkpoint_interval", (0, 1)), ("micro_batch", (1, 2)), ("checkpoint_count", (0, 1, 2))):
+        if small and job_space(found).size > LARGEST_SMALL:
+            found = found.with_choices({name: values})
     return _tightened(found, draw)
 
 

@@ -5,7 +5,8 @@ The points, whose forms the solver sees, must give what the evaluator gives at e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import lru_cache
 from random import Random
 
 import pytest
@@ -21,9 +22,15 @@ from planner.specification import specify
 from planner.terms import Term
 from tests.jobs import random_job, random_plan
 
-SEEDS = range(40)
-PLANS = 10  # of each job: 400 pairs
-POINTS, ROWS = 8, 12  # of each job: points, and rows of each
+SEEDS = range(30)
+PLANS = 10  # of each job: 300 pairs
+POINTS, ROWS = 8, 8  # of each job: points, and rows of each
+
+
+@lru_cache(maxsize=30)
+def drawn(seed: int) -> Job:
+    """The job of a seed, drawn once."""
+    return random_job(seed)
 
 
 def terms(job: Job) -> tuple[Term, ...]:
@@ -39,7 +46,7 @@ def at(form: Form, measures: tuple[int, ...]) -> int:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_terms_value_is_its_affine_form(seed: int) -> None:
-    job, draw = random_job(seed), Random(seed)
+    job, draw = drawn(seed), Random(seed)
     space = job_space(job)
     measures = tuple(measure.name for measure in space.measures)
     for _ in range(PLANS):
@@ -52,7 +59,7 @@ def test_a_terms_value_is_its_affine_form(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_term_reads_its_scope_and_nothing_else(seed: int) -> None:
-    job, draw = random_job(seed), Random(seed)
+    job, draw = drawn(seed), Random(seed)
     space = job_space(job)
     names = {choice.name for choice in space.choices}
     values = space.complete(random_plan(job, draw))
@@ -61,40 +68,28 @@ def test_a_term_reads_its_scope_and_nothing_else(seed: int) -> None:
         assert set(term.measures) <= {measure.name for measure in space.measures}, term.name
         term.body({name: values[name] for name in (*term.scope, *term.measures)})
     for measure in space.measures:
-        assert 0 <= measure.body({name: values[name] for name in measure.scope}) <= measure.largest or not _fits(values)
+        assert 0 <= measure.body({name: values[name] for name in measure.scope}) <= measure.largest, measure.name
     for rule in specify(job).rules:
         rule.holds({name: values[name] for name in rule.scope})
 
 
-def _fits(values: Mapping[str, Value]) -> bool:
-    """Whether the checkpoints of a plan lie inside some model at all: the two choices are zero only together."""
-    return (values["checkpoint_count"] == 0) == (values["checkpoint_interval"] == 0)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_terms_are_whole_and_not_negative_at_legal_plans(seed: int) -> None:
-    job = random_job(seed)
-    for _, plan in _sampled(enumerate_points(specify(job)), Random(seed)):
-        values = job_space(job).complete(plan)
-        for term in terms(job):
-            value = term.value(values)
-            assert type(value) is int and value >= 0, (term.name, value, plan)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_points_forms_give_what_the_evaluator_gives_at_every_row(seed: int) -> None:
-    job = random_job(seed)
+    job = drawn(seed)
     for (point, measures), plan in _sampled(enumerate_points(specify(job)), Random(seed)):
-        books, time = ledger(job, plan), step_time(job, job_space(job).complete(plan))
+        values = job_space(job).complete(plan)
+        books, time = ledger(job, plan), step_time(job, values)
         for device, found in books.items():
             forms = point.memory.get(device, (Form(0, (0,) * len(measures)),))
             assert max(at(form, measures) for form in forms) == found.peak.total, (device, plan)
         assert max(at(form, measures) for form in point.time) == time.microseconds, plan
+        for term in memory_terms(job):
+            assert type(term.value(values)) is int and term.value(values) >= 0, (term.name, plan)
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 8))
+@pytest.mark.parametrize("seed", range(0, 30, 6))
 def test_evaluate_has_the_figures_of_ledger_and_step_time(seed: int) -> None:
-    job, draw = random_job(seed), Random(seed)
+    job, draw = drawn(seed), Random(seed)
     plan = random_plan(job, draw)
     found, values = evaluate(job, plan), job_space(job).complete(plan)
     assert found.peak_bytes == ledger(job, plan)["gpu"].peak.total
@@ -104,7 +99,7 @@ def test_evaluate_has_the_figures_of_ledger_and_step_time(seed: int) -> None:
     assert found.low_seconds <= found.step_time.seconds <= found.high_seconds
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 2))
+@pytest.mark.parametrize("seed", range(0, 40, 3))
 def test_points_and_rows_are_the_plans_that_the_rules_allow(seed: int) -> None:
     job = random_job(seed, small=True)
     specification = specify(job)
@@ -117,9 +112,9 @@ def test_points_and_rows_are_the_plans_that_the_rules_allow(seed: int) -> None:
     assert set(found) == set(legal)
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 8))
+@pytest.mark.parametrize("seed", range(0, 30, 6))
 def test_only_the_checkpoint_count_is_inner(seed: int) -> None:
-    assert [choice.name for choice in inner_choices(specify(random_job(seed)))] == ["checkpoint_count"]
+    assert [choice.name for choice in inner_choices(specify(drawn(seed)))] == ["checkpoint_count"]
 
 
 # ── points and their rows ────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,10 @@ QUERY_KEY_VALUE = ("q", "k", "v")
 
 
 def attention_stored(attention: Attention, hidden: int, settings: ActivationSettings) -> Amount:
-    """Stored set of one attention block, the copies its projections keep of its input included."""
+    """Stored set of one attention block, the copies its projections keep of its input included.
+
+    Cross-attention counts keys and values as if the other sequence were as long as this one.
+    """
     inputs = settings.input_bytes(QUERY_KEY_VALUE, attention.fused_qkv) * hidden
     adapters = settings.private_bytes * settings.adapted("o") * attention.heads * attention.head_dim
     outputs = settings.adapter_outputs(*QUERY_KEY_VALUE, "o")
@@ -21,10 +24,16 @@ def attention_stored(attention: Attention, hidden: int, settings: ActivationSett
 def _grouped(attention: Attention, settings: ActivationSettings) -> Amount:
     element, queries = settings.element, attention.heads * attention.head_dim
     keys = attention.kv_heads * attention.head_dim
-    projected = element * (queries + 2 * keys)
-    if attention.fused_qkv and attention.rotary_dim and settings.kernels == "huggingface":
+    projected = element * (queries + 2 * (queries if _expanded(attention) else keys))
+    viewed = attention.fused_qkv and attention.rotary_dim and not attention.split_copies
+    if viewed and settings.kernels == "huggingface":
         projected += element * (queries + keys)
     return Amount(0, projected + element * queries + 4 * attention.heads) + _query_key_norm(attention, settings)
+
+
+def _expanded(attention: Attention) -> bool:
+    """Whether the model code itself copies keys and values for every query head, whatever the kernel."""
+    return attention.split_copies and attention.kv_heads > 1
 
 
 def _query_key_norm(attention: Attention, settings: ActivationSettings) -> Amount:
@@ -44,7 +53,8 @@ def _latent(attention: Attention, settings: ActivationSettings) -> Amount:
     element, heads = settings.element, attention.heads
     key = attention.nope_dim + attention.rotary_dim
     latents = [attention.key_value_latent, *([attention.query_latent] if attention.query_latent else [])]
-    norms = sum((4 + 2 * element if settings.kernels == "huggingface" else 2 * element) * width + 4 for width in latents)
+    internal = 4 + element if settings.kernels == "huggingface" else element
+    norms = sum((internal + element) * width + 4 for width in latents)
     expanded = element * heads * (attention.nope_dim + attention.value_dim)
     return Amount(0, 2 * element * heads * key + expanded + element * heads * attention.value_dim + 4 * heads + norms)
 
@@ -70,15 +80,14 @@ def _softmax(attention: Attention, settings: ActivationSettings) -> int:
 
 def _repeats(attention: Attention, settings: ActivationSettings) -> int:
     """Keys and values repeated for every query head."""
-    if attention.kind == "mla" or (attention.fused_qkv and attention.kv_heads < attention.heads):
+    if attention.kind == "mla" or attention.split_copies:
         return 0
     return 2 * settings.element * (attention.heads - attention.kv_heads) * attention.head_dim
 
 
 def _relaid_output(attention: Attention, settings: ActivationSettings) -> int:
     """Partly rotated queries are joined head by head, and the kernel's output follows that layout: one more copy."""
-    joined = attention.joined_rotary or 0 < attention.rotary_dim < attention.head_dim
-    return settings.element * attention.heads * attention.head_dim if joined and not attention.rotary_interleaved else 0
+    return settings.element * attention.heads * attention.head_dim if attention.joined_rotary else 0
 
 
 def _layer_tables(attention: Attention, settings: ActivationSettings) -> Amount:
@@ -99,7 +108,7 @@ def attention_work(attention: Attention, hidden: int, settings: ActivationSettin
         scores = heads * settings.sequence_length
         repeats = 2 * queries if attention.kv_heads < heads else 0
         forward = 4 * scores + stream
-        alone = max(alone, 10 * scores + stream + queries + 2 * keys + repeats)
+        alone = max(alone, (12 if attention.alibi else 10) * scores + stream + queries + 2 * keys + repeats)
         backward = 6 * scores + stream - queries
         return forward, alone, backward, backward
     rounded = -(-dim // 32) * 32

@@ -7,7 +7,7 @@ per token (`constant` in Amount: bytes whatever the micro-batch).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.architecture.activation_feed_forward import feed_forward_stored, feed_forward_work
 from planner.architecture.activation_mixer import attention_stored, attention_work, recurrence_stored, recurrence_work
@@ -45,10 +45,20 @@ def layer_sites(kind: LayerKind, hidden: int, settings: ActivationSettings) -> t
     blocks = _blocks(kind, hidden, settings)
     if kind.parallel:
         norms = [_norm(kind, hidden, settings, stream=index == 0) for index in range(kind.norms)]
-        ordered = [*norms, *blocks]
+        ordered = [*norms, *_sharing(kind, hidden, settings, blocks)]
     else:
         ordered = [site for index, block in enumerate(blocks) for site in _normed(kind, hidden, settings, index, block)]
     return (*ordered, _end(kind, hidden, settings))
+
+
+def _sharing(kind: LayerKind, hidden: int, settings: ActivationSettings, blocks: list[Site]) -> list[Site]:
+    """Blocks that read one norm keep one copy of its output between them, unless each makes its own."""
+    own = settings.precision == "autocast" or settings.private_bytes
+    if kind.norms > 1 or own or len(blocks) < 2:
+        return blocks
+    first, *others = blocks
+    shared = Amount(0, settings.input_bytes(("q", "k", "v", "gate", "up")) * hidden)
+    return [first, *(replace(site, stored=site.stored - shared) for site in others)]
 
 
 def _normed(kind: LayerKind, hidden: int, settings: ActivationSettings, index: int, block: Site) -> list[Site]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.architecture.activation_loss import loss_amounts
+from planner.architecture.activation_norm import final_norm_work, norm_stored, reads_stream, stream_kept
 from planner.architecture.activation_sites import Site, layer_sites
 from planner.architecture.amount import ActivationSettings, Amount, total
 from planner.architecture.shape import Architecture, LayerKind
@@ -12,6 +14,8 @@ __all__ = ["ActivationSettings", "Amount", "LayerActivations", "ModelActivations
 
 LABELS = 8
 """Bytes per token of the shifted int64 labels that the loss keeps."""
+POSITIONS = 8
+"""Bytes per token of the int64 row numbers that a learned position table keeps."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class LayerActivations:
     `stored`: kept for backward with nothing recomputed. `boundary`: kept at a checkpoint, the layer's input.
     `forward_live`, `backward_live`: beyond everything stored while a kept layer runs. `checkpointed_forward_live`:
     while a checkpointed layer runs forward. `checkpointed_backward_live`: a recomputed layer's stored set and its
-    backward's surplus together.
+    backward's surplus together, without its checkpoint.
     """
 
     stored: Amount
@@ -36,8 +40,10 @@ class LayerActivations:
 class ModelActivations:
     """A model's activations: `layers` aligned with the architecture's groups, vision towers left out.
 
-    `outside`: final norm, rotary tables and labels. `loss_forward`, `loss_backward`: the most that logits and loss
-    hold in forward and in backward. `tied_gradient_extra`: bytes of the further gradients of a tied embedding.
+    `outside`: final norm, rotary tables and labels; of it `tables` stay until the first layer's backward.
+    `loss_forward`, `loss_backward`: the most that logits and loss hold in forward and in backward.
+    `final_forward`, `final_backward`: what the final norm needs beyond everything stored, `outside` included.
+    `tied_gradient_extra`: bytes of the further gradients of a tied embedding.
     """
 
     layers: tuple[LayerActivations, ...]
@@ -45,64 +51,78 @@ class ModelActivations:
     loss_forward: Amount
     loss_backward: Amount
     tied_gradient_extra: int
+    tables: Amount = Amount()
+    final_forward: Amount = Amount()
+    final_backward: Amount = Amount()
 
 
 def activations(architecture: Architecture, settings: ActivationSettings) -> ModelActivations:
     """Activations of `architecture` under `settings`, in bytes."""
     kinds = [group.kind for group in architecture.layers if group.tower != "vision"]
-    forward, backward = _loss(architecture, settings)
-    table = settings.element * architecture.vocabulary * architecture.hidden
+    hidden, last = architecture.hidden, kinds[-1]
+    forward, backward = loss_amounts(architecture, settings)
+    outside, tables = _outside(architecture, last, settings), _tables(kinds, settings)
+    final = final_norm_work(last.norm, last.norm_offset, settings)
+    table = settings.element * architecture.vocabulary * hidden
     return ModelActivations(
-        layers=tuple(_layer(kind, architecture.hidden, settings) for kind in kinds),
-        outside=_outside(architecture, kinds[-1], settings),
+        layers=tuple(_layer(kind, hidden, settings) for kind in kinds),
+        outside=outside + tables,
         loss_forward=forward,
         loss_backward=backward,
-        tied_gradient_extra=2 * table if architecture.tied else 0,
+        tied_gradient_extra=2 * table if architecture.tied and not settings.frozen else 0,
+        tables=tables,
+        final_forward=Amount(0, max(final[0] * hidden - outside.per_token, 0)),
+        final_backward=Amount(0, max(final[1] * hidden - outside.per_token, 0)),
     )
 
 
 def _layer(kind: LayerKind, hidden: int, settings: ActivationSettings) -> LayerActivations:
     """One layer's sites folded into what the ledger needs."""
     sites = layer_sites(kind, hidden, settings)
-    stored = total([site.stored for site in sites])
-    boundary = Amount(0, settings.stream * hidden)
+    copies = weight_copies(kind, settings)
+    stored = total([site.stored for site in sites]) + copies
+    boundary = Amount(0, settings.stream * hidden).divided(settings.tensor_parallel if settings.sequence_parallel else 1)
+    shared = boundary if stream_kept(kind, settings) else Amount()
     return LayerActivations(
         stored=stored,
-        boundary=boundary,
-        forward_live=_beyond(sites, stored, "forward"),
+        boundary=boundary + copies,
+        forward_live=Amount(0, _beyond(sites, "forward")),
         checkpointed_forward_live=Amount(0, max(site.work.alone for site in sites)),
-        backward_live=_beyond(sites, stored, "backward"),
-        checkpointed_backward_live=_beyond(sites, Amount(), "recomputed"),
+        backward_live=Amount(0, _beyond(sites, "backward")),
+        checkpointed_backward_live=stored - copies + Amount(0, _beyond(sites, "recomputed")) - shared,
     )
 
 
-def _beyond(sites: tuple[Site, ...], stored: Amount, work: str) -> Amount:
-    """The most that any site needs, all stored up to it included, beyond `stored`; never below nothing."""
-    most, before = 0, Amount()
+def weight_copies(kind: LayerKind, settings: ActivationSettings) -> Amount:
+    """16-bit copies that autocast caches of a layer's matrices, until backward or the end of a recomputed forward."""
+    if settings.precision != "autocast":
+        return Amount()
+    return Amount(sum(2 * tensor.elements for tensor in kind.tensors if len(tensor.shape) > 1))
+
+
+def _beyond(sites: tuple[Site, ...], work: str) -> int:
+    """The most that any site needs, all stored up to it included, beyond the layer's stored set; 0 or more."""
+    most, after = 0, sum(site.stored.per_token for site in sites)
     for site in sites:
-        before = before + site.stored
-        most = max(most, before.per_token - stored.per_token + getattr(site.work, work))
-    return Amount(0 if stored.per_token else before.constant, most)
+        after -= site.stored.per_token
+        most = max(most, getattr(site.work, work) - after)
+    return most
 
 
 def _outside(architecture: Architecture, last: LayerKind, settings: ActivationSettings) -> Amount:
-    """Final norm with its output, rotary tables once per position, and labels."""
-    hidden = architecture.hidden
-    norm = {"layer_norm": 4, "rms_fp32": 10}.get(last.norm, 8) * hidden + 4
-    rotary = last.attention.rotary_dim if last.attention else 0
-    return Amount(4 * rotary * settings.sequence_length, norm + LABELS)
+    """Final norm with the output that the head reads, labels, positions, and a narrow embedding's projections."""
+    hidden, element = architecture.hidden, settings.element
+    bare = reads_stream(last) and last.norm == "layer_norm"
+    norm = Amount() if bare else norm_stored(last.norm, last.norm_offset, hidden, settings, keeps_stream=True)
+    read = 0 if settings.frozen else element * hidden
+    positions = POSITIONS if any(tensor.role == "positions" for tensor in architecture.outside) else 0
+    width = next((tensor.shape[-1] for tensor in architecture.outside if tensor.role == "embedding"), hidden)
+    narrow = 2 * element * width if width != hidden else 0
+    return norm + Amount(0, read + LABELS + positions + narrow)
 
 
-def _loss(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
-    """The most that logits and loss hold in forward and in backward (transformers 5.24 loss; Liger by its source)."""
-    rows, hidden, element = architecture.vocabulary, architecture.hidden, settings.element
-    softcap = element * rows if architecture.logit_softcap else 0
-    if settings.loss == "standard":
-        held = element * rows if settings.outputs_held else 0
-        forward = (8 if element == 4 else 10) * rows + softcap
-        return Amount(0, forward), Amount(0, 12 * rows + held + softcap)
-    if settings.loss == "chunked":
-        chunk = settings.loss_chunk_tokens
-        return Amount(8 * rows * chunk, 0), Amount(12 * rows * chunk + element * rows * hidden, element * hidden)
-    fused = Amount(8 * rows * hidden, element * hidden)
-    return fused, Amount(element * rows * hidden, element * hidden)
+def _tables(kinds: list[LayerKind], settings: ActivationSettings) -> Amount:
+    """Cosines and sines that all layers share, one row per position."""
+    attentions = [kind.attention for kind in kinds if kind.attention is not None]
+    shared = max((block.rotary_dim for block in attentions if not block.rotary_interleaved), default=0)
+    return Amount(2 * settings.stream * shared * settings.sequence_length)

@@ -37,7 +37,9 @@ class Attention:
     Traits of the model code: `qk_norm_fp32` and `qk_norm_offset` as `norm` and `norm_offset` of a layer;
     `softmax_fp32`: written-out scores are raised to fp32; `joined_rotary`: rotated and unrotated parts of a head are
     joined, even when the latter is empty; `rotary_interleaved`: the layer itself repeats the tables of cosines and
-    sines; `rotary_fp32`: queries and keys are rotated in fp32.
+    sines; `rotary_fp32`: queries and keys are rotated in fp32; `split_copies`: queries, keys and values are copied out
+    of a fused projection, keys and values for every query head unless there is one of each (Falcon); `alibi`: a bias
+    that grows with the distance is added to the scores.
     """
 
     heads: int
@@ -61,6 +63,8 @@ class Attention:
     joined_rotary: bool = False
     rotary_interleaved: bool = False
     rotary_fp32: bool = False
+    split_copies: bool = False
+    alibi: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+"""What logits and loss hold at their most, in forward and in backward, by the way the loss is computed.
+
+Sources: transformers 5.24 loss/loss_utils.py (logits raised to fp32, then cross entropy); Liger Kernel
+fused_linear_cross_entropy.py; counted from the live tensors of each.
+"""
+
+from __future__ import annotations
+
+from planner.architecture.amount import ActivationSettings, Amount
+from planner.architecture.shape import Architecture
+
+
+def loss_amounts(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
+    """(forward, backward): beyond everything stored and the head's input."""
+    copies = Amount()
+    if settings.precision == "autocast":
+        copies = Amount(2 * architecture.vocabulary * architecture.hidden)
+    by_loss = {"standard": _standard, "chunked": _chunked, "fused": _fused}[settings.loss]
+    forward, backward = by_loss(architecture, settings)
+    return forward + copies, backward + copies
+
+
+def _standard(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
+    """16-bit logits, their fp32 copy and log-probabilities; two fp32 gradients beside the latter in backward.
+
+    Logits in fp32 are their own copy. The logits object itself lives on when the caller holds the outputs, and as
+    the result of a soft cap; under autocast it is then converted to fp32. Autocast holds the fp32 hidden states.
+    """
+    rows = architecture.vocabulary
+    softcap = settings.element * rows if architecture.logit_softcap else 0
+    held = (settings.stream if settings.outputs_held else 0) * rows
+    states = 4 * architecture.hidden if settings.precision == "autocast" else 0
+    forward = (8 if settings.element == 4 else 10) * rows + softcap + states
+    return Amount(0, forward), Amount(0, 12 * rows + held + softcap)
+
+
+def _chunked(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
+    """Chunks of a fixed number of tokens, each recomputed in backward; the head's gradient gathers over them."""
+    rows, hidden, element = architecture.vocabulary, architecture.hidden, settings.element
+    logits = 12 * rows * settings.loss_chunk_tokens
+    gradient = 0 if settings.frozen else 3 * element * rows * hidden
+    return Amount(8 * rows * settings.loss_chunk_tokens), Amount(max(logits, gradient), element * hidden)
+
+
+def _fused(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
+    """Gradients are computed in forward, over chunks of at most twice `tokens x hidden / rows` tokens.
+
+    Alive at once: the gradient of the hidden states, one chunk of logits, the head's gradient in 16 bits with one
+    chunk's product and its fp32 copy. A frozen head has two chunks of logits instead.
+    """
+    rows, hidden, element = architecture.vocabulary, architecture.hidden, settings.element
+    if settings.frozen:
+        return Amount(0, 5 * element * hidden), Amount(0, element * hidden)
+    return Amount(8 * rows * hidden, 3 * element * hidden), Amount(element * rows * hidden, element * hidden)

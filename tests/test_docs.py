@@ -1,0 +1,62 @@
+"""The documents name what there is, and every command line in the README runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import constraints
+from planner.cli import cli, main
+from planner.effects import EFFECT_KINDS
+from planner.techniques import read_techniques
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LINES = re.findall(r"^planner .*$", README, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_readme_command_runs(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From the root of the checkout; what it writes goes elsewhere. A comment says another exit code than 0."""
+    monkeypatch.chdir(ROOT)
+    command, _, comment = line.partition("#")
+    words = [str(tmp_path / "out") if word.startswith("plans/") else word for word in shlex.split(command)[1:]]
+    expected = re.search(r"exits with (\d+)", comment)
+    with pytest.raises(SystemExit) as leaving:
+        main(words)
+        raise SystemExit(0)
+    assert leaving.value.code == (int(expected.group(1)) if expected else 0)
+
+
+def test_commands_are_documented() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    names = [name for name in cli.commands if name != "catalog"] + ["catalog list", "catalog show"]
+    assert [name for name in names if f"`planner {name}" not in text] == []
+
+
+def test_constraints_are_documented() -> None:
+    text = (ROOT / "docs" / "constraints.md").read_text(encoding="utf-8")
+    assert [name for name in constraints.NAMES if f"`{name}`" not in text] == []
+
+
+def test_choices_and_effect_kinds_are_documented() -> None:
+    text = (ROOT / "docs" / "techniques.md").read_text(encoding="utf-8")
+    kinds = [kind.model_fields["kind"].annotation.__args__[0] for kind in EFFECT_KINDS]
+    assert [name for name in (*kinds, *read_techniques().choices) if f"`{name}`" not in text] == []
+
+
+def test_the_documented_technique_can_be_added(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "techniques.md").read_text(encoding="utf-8")
+    block = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)[-1]
+    assert yaml.safe_load(block)["choice"] == "state_compression"
+    path = tmp_path / "state_compression.yaml"
+    path.write_text(block, encoding="utf-8")
+    arguments = ["solve", str(ROOT / "examples" / "llama-2-7b-8xa100.yaml"), "--catalog", str(path), "--format", "json"]
+    answer = CliRunner().invoke(cli, arguments)
+    assert answer.exit_code == 0
+    assert '"state_compression"' in answer.output
