@@ -29,6 +29,7 @@ class Coefficients:
     kernels_per_layer: tuple[int, int]
     layer_traffic: tuple[float, float]
     logits_traffic: tuple[float, float]
+    overlap_slowdown: Range
 
 
 @lru_cache(maxsize=1)
@@ -49,6 +50,7 @@ def coefficients() -> Coefficients:
         launch_seconds=parse_seconds(kernels["launch"]["value"]),
         kernels_per_layer=(kernels["per_layer_forward"]["value"], kernels["per_layer_backward"]["value"]),
         layer_traffic=(memory["forward_traffic"]["value"], memory["backward_traffic"]["value"]),
+        overlap_slowdown=Range(*(data["overlap"]["slowdown"][end] for end in ("low", "typical", "high"))),
         logits_traffic=(memory["logits_forward_traffic"]["value"], memory["logits_backward_traffic"]["value"]),
     )
 

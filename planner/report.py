@@ -18,6 +18,7 @@ from planner.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 WIDTH = 110
 BAR = 44
@@ -162,8 +163,15 @@ def _books(console: Console, found: DeviceLedger) -> None:
     for name, moment in found.phases.items():
         table.add_row(name, *(_gib(moment.books[book]) for book in books), _gib(moment.total))
     console.print(table)
-    console.print(_bar(found, books))
-    console.print(f"  {'  '.join(f'{FILLS[book]} {book}' for book in books)}\n")
+    shown = found.phases if found.device == "gpu" else {found.peak.phase: found.peak}
+    for name, moment in shown.items():
+        console.print(_bar(name, moment.books, found))
+    console.print(f"  {_legend(books)}\n")
+
+
+def _legend(books: Iterable[str]) -> str:
+    """What each filling stands for."""
+    return "  ".join(f"{FILLS[book]} {book.replace('_', ' ')}" for book in books)
 
 
 def _gib(size: int) -> str:
@@ -171,21 +179,19 @@ def _gib(size: int) -> str:
     return format_bytes(size) if size else ""
 
 
-def _bar(found: DeviceLedger, books: list[str]) -> object:
-    """The peak as a bar of books against the capacity."""
+def _bar(name: str, sizes: Mapping[str, int], found: DeviceLedger) -> Text:
+    """One phase as a bar of its books against the device: the static books first, activations hatched after them."""
     from rich.text import Text
 
-    text = Text("  ")
-    scale = max(found.capacity.usable, found.peak.total)
-    filled = 0
-    for book in books:
-        width = round(BAR * sum(found.peak.books[other] for other in books[: books.index(book) + 1]) / scale) - filled
+    text = Text(f"  {name:15}")
+    scale, filled, total = max(found.capacity.usable, found.peak.total), 0, 0
+    for book in BOOKS:
+        total += sizes[book]
+        width = round(BAR * total / scale) - filled
         text.append(FILLS[book] * width, style=COLOURS[book])
         filled += width
-    free = BAR - filled
-    text.append(" " * free + "│")
-    over = found.peak.total > found.capacity.usable
-    text.append(f" {format_bytes(found.peak.total)} of {format_bytes(found.capacity.usable)}{' ✗' if over else ''}")
+    over = " over" if total > found.capacity.usable else ""
+    text.append(f"{' ' * (BAR - filled)}│ {format_bytes(total)} of {format_bytes(found.capacity.usable)}{over}")
     return text
 
 

@@ -94,7 +94,11 @@ def _architecture(job_file: JobFile, document: Document) -> Architecture:
         return catalog_model(job_file.model)
     path = Path(document.file).parent / job_file.model_path
     config = read_document(path)
-    return architecture_from_config(config.data, name=path.parent.name or path.stem, file=str(path))
+    try:
+        return architecture_from_config(config.data, name=path.parent.name or path.stem, file=str(path))
+    except InputError as error:
+        place = tuple(error.path.split(".")) if error.path else ()
+        raise config.error(place, error.message, error.expected, error.hint) from None
 
 
 def _cluster(settings: ClusterSettings, document: Document) -> tuple[Cluster, list[str]]:

@@ -18,7 +18,7 @@ from planner.cluster import (
     host_link_seconds,
     nvme_seconds,
 )
-from planner.compute import Pass, layer_seconds, loss_seconds
+from planner.compute import Pass, coefficients, layer_seconds, loss_seconds
 from planner.effect_terms import Reader, job_effects, unique
 from planner.effects import AnyEffect, Collective, Transfer, Update
 from planner.job import Job
@@ -42,6 +42,7 @@ def microseconds(seconds: float) -> int:
     return ceil(seconds * 1e6 - 1e-6)
 
 
+SLOWDOWN = "compute slowed by collectives"
 # How many of the step's micro-batches each window holds.
 REPEATS: dict[str, Callable[[int], int]] = {
     "forward": lambda micro_batches: micro_batches,
@@ -146,12 +147,17 @@ def _collective_terms(reader: Reader, effect: Collective, outlook: str) -> Itera
     scope, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
     message = BY_NAME[effect.message].scope if effect.message else ()
     job = reader.job
+    share = coefficients().overlap_slowdown.at(outlook)
 
     def seconds(values: Values) -> float:
         return collective_cost(job, effect, amount(values), values, outlook)
 
+    names = unique(["layout", *scope, *message])
     for slot in _slots(effect.every, effect.during, "communication"):
-        yield _repeated(job, slot, effect.name, unique(["layout", *scope, *message]), seconds, effect.source)
+        yield _repeated(job, slot, effect.name, names, seconds, effect.source)
+        if slot.lane != "serial":
+            beside = _Slot(slot.window, "serial", slot.repeats)
+            yield _repeated(job, beside, SLOWDOWN, names, lambda values: share * seconds(values), effect.source)
 
 
 def _transfer_terms(reader: Reader, effect: Transfer, outlook: str) -> Iterable[TimeTerm]:

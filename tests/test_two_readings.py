@@ -12,11 +12,12 @@ from random import Random
 import pytest
 
 from planner.evaluate import cached_time_terms, evaluate, step_time
+from planner.forms import Form, affine
 from planner.job import Job
 from planner.ledger import ledger
 from planner.memory import memory_terms
 from planner.plan import Plan, Value
-from planner.points import Form, Point, Points, affine, enumerate_points, inner_choices
+from planner.points import Point, Points, enumerate_points, inner_choices
 from planner.space import job_space
 from planner.specification import specify
 from planner.terms import Term

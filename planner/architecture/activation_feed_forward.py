@@ -17,30 +17,27 @@ def feed_forward_stored(block: FeedForward, hidden: int, settings: ActivationSet
 
 
 def _inner(block: FeedForward, width: int, settings: ActivationSettings) -> int:
-    """Tensors of the inner width, and what adapters keep."""
-    kept = (_activation(block, settings) + (2 * settings.element if block.gated else 0)) * width
-    down = settings.input_bytes(("down",)) * width
+    """Bytes per token of the tensors of the inner width, and of what adapters keep.
+
+    The activation keeps its own tensors, the gate's branch the other factor and the product. What only the last
+    matrix reads (the product, or the result of an activation that does not need it) stays if that matrix is trained.
+    """
+    element, down = settings.element, settings.input_bytes(("down",))
     adapters = settings.adapter_outputs(*(INPUTS if block.gated else ("up",)), "down")
     if settings.kernels != "huggingface" and block.gated:
-        return 2 * settings.element * width + down + adapters
-    last = _result_kept(block, settings) * width
-    return kept - last + (max(down, last) if not settings.private_bytes else down + _needed(block, last)) + adapters
+        return (2 * element + down) * width + adapters
+    activation = _activation(block, settings)
+    if block.gated:
+        return (activation + element + down) * width + adapters
+    needed = element if block.activation == "relu" else 0
+    last = needed + down if settings.private_bytes else max(needed, down)
+    return (activation - element + last) * width + adapters
 
 
 def _activation(block: FeedForward, settings: ActivationSettings) -> int:
     """Bytes per inner element that the activation keeps, its result included."""
     element = settings.element
     return {"relu": element, "relu2": 2 * element, "gelu_python": 5 * element}.get(block.activation, 2 * element)
-
-
-def _result_kept(block: FeedForward, settings: ActivationSettings) -> int:
-    """Bytes per inner element of the tensor that the last matrix reads."""
-    return settings.element
-
-
-def _needed(block: FeedForward, last: int) -> int:
-    """ReLU needs its own result for its gradient, whoever else keeps it."""
-    return last if block.activation == "relu" and not block.gated else 0
 
 
 def _experts_stored(block: FeedForward, hidden: int, settings: ActivationSettings) -> Amount:

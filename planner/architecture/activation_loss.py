@@ -23,15 +23,24 @@ def loss_amounts(architecture: Architecture, settings: ActivationSettings) -> tu
 def _standard(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
     """16-bit logits, their fp32 copy and log-probabilities; two fp32 gradients beside the latter in backward.
 
-    Logits in fp32 are their own copy. The logits object itself lives on when the caller holds the outputs, and as
+    Encoders and encoder-decoders skip the fp32 copy. Logits in fp32 are their own copy. The logits object itself lives on when the caller holds the outputs, and as
     the result of a soft cap; under autocast it is then converted to fp32. Autocast holds the fp32 hidden states.
     """
     rows = architecture.vocabulary
+    if settings.element == 2 and _raw_logits(architecture):
+        return Amount(0, 4 * rows), Amount(0, 6 * rows + (2 * rows if settings.outputs_held else 0))
     softcap = settings.element * rows if architecture.logit_softcap else 0
-    held = (settings.stream if settings.outputs_held else 0) * rows
+    held = settings.stream * rows if settings.outputs_held else 0
     states = 4 * architecture.hidden if settings.precision == "autocast" else 0
     forward = (8 if settings.element == 4 else 10) * rows + softcap + states
     return Amount(0, forward), Amount(0, 12 * rows + held + softcap)
+
+
+def _raw_logits(architecture: Architecture) -> bool:
+    """Whether the model hands 16-bit logits to the loss: encoders and encoder-decoders do."""
+    towers = {group.tower for group in architecture.layers}
+    attention = architecture.layers[-1].kind.attention
+    return towers == {"encoder", "decoder"} or (attention is not None and not attention.causal)
 
 
 def _chunked(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:

@@ -102,19 +102,30 @@ def attention_work(attention: Attention, hidden: int, settings: ActivationSettin
     element, stream = settings.element, settings.stream * hidden
     heads, dim = attention.heads, max(attention.head_dim, attention.nope_dim + attention.rotary_dim)
     queries, keys = element * heads * dim, element * attention.kv_heads * dim
-    rope = (10 if attention.rotary_fp32 else 2) * queries
+    rope = 10 * element * heads * attention.rotary_dim if attention.rotary_fp32 else queries
     alone = stream + element * hidden + 2 * queries + 2 * keys + rope
     if settings.attention == "eager":
-        scores = heads * settings.sequence_length
-        repeats = 2 * queries if attention.kv_heads < heads else 0
-        forward = 4 * scores + stream
-        alone = max(alone, (12 if attention.alibi else 10) * scores + stream + queries + 2 * keys + repeats)
-        backward = 6 * scores + stream - queries
-        return forward, alone, backward, backward
+        return _written_out(attention, stream, queries, keys, alone, settings)
     rounded = -(-dim // 32) * 32
     expanded = 2 * queries if attention.kv_heads < heads else 0
     backward = stream + 4 * heads * (rounded + 1) + queries + 2 * keys + expanded
     return stream, alone, backward, backward
+
+
+def _written_out(
+    attention: Attention, stream: int, queries: int, keys: int, alone: int, settings: ActivationSettings
+) -> tuple[int, int, int, int]:
+    """Workings of attention that writes its scores out: three copies at once, and two gradients of them.
+
+    Scores raised to fp32 exist in 16 bits, in fp32, and as fp32 probabilities; a positional bias adds one more copy.
+    """
+    scores, element = attention.heads * settings.sequence_length, settings.element
+    upcast = attention.softmax_fp32 and element == 2
+    repeats = 2 * queries if attention.kv_heads < attention.heads else 0
+    copies = (10 if upcast else 3 * element) + (element if attention.alibi else 0)
+    working = max(alone, copies * scores + stream + queries + 2 * keys + repeats)
+    backward = (6 if upcast else 2 * element) * scores + stream - queries
+    return (4 if upcast else element) * scores + stream, working, backward, backward
 
 
 def recurrence_stored(recurrence: Recurrence, hidden: int, settings: ActivationSettings) -> Amount:

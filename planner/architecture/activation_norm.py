@@ -23,13 +23,14 @@ def norm_stored(norm: str, offset: bool, width: int, settings: ActivationSetting
     if norm == "layer_norm_cast":
         return Amount(0, 4 * width + 2 * STATISTICS)
     normalised = 4 if norm == "rms_fp32" else settings.stream
+    kept = settings.stream * width if norm == "rms_input" and settings.stream == 2 else 0
     product = 0 if settings.frozen else normalised * width
-    return Amount(4 * width if offset else 0, 4 * width + product + STATISTICS)
+    return Amount(4 * width if offset else 0, 4 * width + product + kept + STATISTICS)
 
 
 def stream_kept(kind: LayerKind, settings: ActivationSettings) -> bool:
     """Whether a layer's stored set includes its input itself, which a checkpoint keeps anyway."""
-    native = kind.norm == "layer_norm" or settings.kernels != "huggingface" or settings.stream == 4
+    native = kind.norm in ("layer_norm", "rms_input") or settings.kernels != "huggingface" or settings.stream == 4
     return native or reads_stream(kind)
 
 
@@ -42,6 +43,15 @@ def block_count(kind: LayerKind) -> int:
     """Blocks of a layer: mixers and feed-forward."""
     blocks = (kind.attention, kind.cross_attention, kind.recurrence, kind.feed_forward)
     return sum(block is not None for block in blocks)
+
+
+def norm_backward(norm: str, settings: ActivationSettings) -> int:
+    """Bytes per element that a norm's backward needs beyond its stored set, the stream's gradient included.
+
+    A norm written out in fp32 holds four fp32 tensors beside the 16-bit gradient.
+    """
+    native = norm == "layer_norm" or settings.kernels != "huggingface"
+    return 3 * settings.stream if native else 16 + settings.stream
 
 
 def final_norm_work(norm: str, offset: bool, settings: ActivationSettings) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from planner.architecture.activation_feed_forward import feed_forward_stored, feed_forward_work
 from planner.architecture.activation_mixer import attention_stored, attention_work, recurrence_stored, recurrence_work
-from planner.architecture.activation_norm import norm_stored, reads_stream
+from planner.architecture.activation_norm import norm_backward, norm_stored, reads_stream
 from planner.architecture.amount import ActivationSettings, Amount
 from planner.architecture.shape import LayerKind
 
@@ -48,7 +48,23 @@ def layer_sites(kind: LayerKind, hidden: int, settings: ActivationSettings) -> t
         ordered = [*norms, *_sharing(kind, hidden, settings, blocks)]
     else:
         ordered = [site for index, block in enumerate(blocks) for site in _normed(kind, hidden, settings, index, block)]
-    return (*ordered, _end(kind, hidden, settings))
+    return tuple(_split(site, hidden, settings) for site in (*ordered, _end(kind, hidden, settings)))
+
+
+def _split(site: Site, hidden: int, settings: ActivationSettings) -> Site:
+    """One rank's share under tensor parallelism (Korthikanti et al. 2022, arXiv:2205.05198 sections 4.1 and 4.2).
+
+    Norms and what they write stay whole unless the sequence is divided as well; then a block gathers its input.
+    """
+    parts = settings.tensor_parallel
+    if parts == 1:
+        return site
+    read, stream = Amount(0, settings.element * hidden), 2 * settings.stream * hidden
+    whole = Amount() if settings.sequence_parallel else {"norm": site.stored, "end": Amount()}.get(site.name, read)
+    work, gathered = (0, read.per_token) if settings.sequence_parallel else (stream, 0)
+    figures = (site.work.forward, site.work.alone, site.work.backward, site.work.recomputed)
+    shares = (min(figure, work) - (min(figure, work) - figure) // parts + gathered for figure in figures)
+    return replace(site, stored=whole + (site.stored - whole).divided(parts), work=Work(*shares))
 
 
 def _sharing(kind: LayerKind, hidden: int, settings: ActivationSettings, blocks: list[Site]) -> list[Site]:
@@ -89,7 +105,8 @@ def _blocks(kind: LayerKind, hidden: int, settings: ActivationSettings) -> list[
 
 def _norm(kind: LayerKind, hidden: int, settings: ActivationSettings, stream: bool) -> Site:
     stored = norm_stored(kind.norm, kind.norm_offset, hidden, settings, stream)
-    return Site("norm", stored, Work(backward=6 * hidden, recomputed=6 * hidden))
+    needed = norm_backward(kind.norm, settings) * hidden
+    return Site("norm", stored, Work(backward=needed, recomputed=needed))
 
 
 def _dropout(kind: LayerKind, hidden: int, settings: ActivationSettings) -> Amount:

@@ -40,7 +40,8 @@ class LayerActivations:
 class ModelActivations:
     """A model's activations: `layers` aligned with the architecture's groups, vision towers left out.
 
-    `outside`: final norm, rotary tables and labels; of it `tables` stay until the first layer's backward.
+    `outside`: final norm, labels and `tables`, which stay until the first layer's backward: the rotary tables and the
+    input of a norm over the embeddings.
     `loss_forward`, `loss_backward`: the most that logits and loss hold in forward and in backward.
     `final_forward`, `final_backward`: what the final norm needs beyond everything stored, `outside` included.
     `tied_gradient_extra`: bytes of the further gradients of a tied embedding.
@@ -62,13 +63,14 @@ def activations(architecture: Architecture, settings: ActivationSettings) -> Mod
     hidden, last = architecture.hidden, kinds[-1]
     forward, backward = loss_amounts(architecture, settings)
     outside, tables = _outside(architecture, last, settings), _tables(kinds, settings)
+    tables += _embedding_norm(architecture, settings)
     final = final_norm_work(last.norm, last.norm_offset, settings)
     table = settings.element * architecture.vocabulary * hidden
     return ModelActivations(
         layers=tuple(_layer(kind, hidden, settings) for kind in kinds),
-        outside=outside + tables,
-        loss_forward=forward,
-        loss_backward=backward,
+        outside=outside.divided(settings.stream_parts) + tables,
+        loss_forward=forward.divided(settings.tensor_parallel),
+        loss_backward=backward.divided(settings.tensor_parallel),
         tied_gradient_extra=2 * table if architecture.tied and not settings.frozen else 0,
         tables=tables,
         final_forward=Amount(0, max(final[0] * hidden - outside.per_token, 0)),
@@ -81,7 +83,7 @@ def _layer(kind: LayerKind, hidden: int, settings: ActivationSettings) -> LayerA
     sites = layer_sites(kind, hidden, settings)
     copies = weight_copies(kind, settings)
     stored = total([site.stored for site in sites]) + copies
-    boundary = Amount(0, settings.stream * hidden).divided(settings.tensor_parallel if settings.sequence_parallel else 1)
+    boundary = Amount(0, settings.stream * hidden).divided(settings.stream_parts)
     shared = boundary if stream_kept(kind, settings) else Amount()
     return LayerActivations(
         stored=stored,
@@ -89,7 +91,7 @@ def _layer(kind: LayerKind, hidden: int, settings: ActivationSettings) -> LayerA
         forward_live=Amount(0, _beyond(sites, "forward")),
         checkpointed_forward_live=Amount(0, max(site.work.alone for site in sites)),
         backward_live=Amount(0, _beyond(sites, "backward")),
-        checkpointed_backward_live=stored - copies + Amount(0, _beyond(sites, "recomputed")) - shared,
+        checkpointed_backward_live=stored + Amount(0, _beyond(sites, "recomputed")) - shared,
     )
 
 
@@ -97,7 +99,8 @@ def weight_copies(kind: LayerKind, settings: ActivationSettings) -> Amount:
     """16-bit copies that autocast caches of a layer's matrices, until backward or the end of a recomputed forward."""
     if settings.precision != "autocast":
         return Amount()
-    return Amount(sum(2 * tensor.elements for tensor in kind.tensors if len(tensor.shape) > 1))
+    matrices = sum(2 * tensor.elements for tensor in kind.tensors if len(tensor.shape) > 1)
+    return Amount(matrices).divided(settings.tensor_parallel)
 
 
 def _beyond(sites: tuple[Site, ...], work: str) -> int:
@@ -126,3 +129,9 @@ def _tables(kinds: list[LayerKind], settings: ActivationSettings) -> Amount:
     attentions = [kind.attention for kind in kinds if kind.attention is not None]
     shared = max((block.rotary_dim for block in attentions if not block.rotary_interleaved), default=0)
     return Amount(2 * settings.stream * shared * settings.sequence_length)
+
+
+def _embedding_norm(architecture: Architecture, settings: ActivationSettings) -> Amount:
+    """The input that a norm over the embeddings keeps until the end of backward."""
+    normed = any(tensor.role == "norm" and "embed" in tensor.name for tensor in architecture.outside)
+    return Amount(0, settings.stream * architecture.hidden) if normed else Amount()

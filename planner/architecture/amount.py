@@ -90,6 +90,11 @@ class ActivationSettings:
         return 4 if self.precision in ("fp32", "autocast") else 2
 
     @property
+    def stream_parts(self) -> int:
+        """Ranks over which the residual stream is divided."""
+        return self.tensor_parallel if self.sequence_parallel else 1
+
+    @property
     def frozen(self) -> bool:
         """Whether the base weights take no gradient."""
         return self.method != "full"

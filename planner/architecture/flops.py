@@ -1,6 +1,7 @@
 """Forward FLOPs of one token, by layer kind: matrix products and attention apart, since they run at different rates.
 
-One multiply and one add are two FLOP. Attention is causal: a token meets half of the sequence on average, or its window.
+One multiply and one add are two FLOP. Attention is causal: a token meets half of the sequence on average; with a
+window, the whole window but for the first tokens of the sequence.
 """
 
 from __future__ import annotations
@@ -64,8 +65,14 @@ def _between_tokens(kind: LayerKind, sequence_length: int) -> int:
 
 def _attention(attention: Attention, sequence_length: int) -> int:
     """2 FLOP for each element of scores and of the weighted sum, over the tokens that a token meets."""
-    met = min(sequence_length, attention.window) if attention.window else sequence_length
     query = attention.nope_dim + attention.rotary_dim if attention.kind == "mla" else attention.head_dim
     value = attention.value_dim or attention.head_dim
-    both = 2 * attention.heads * (query + value) * met
-    return both // 2 if attention.causal and not attention.cross else both
+    return attention.heads * (query + value) * _met_twice(attention, sequence_length)
+
+
+def _met_twice(attention: Attention, sequence_length: int) -> int:
+    """Twice the tokens that a token meets on average: causal over S tokens with a window of W, (W - W²/2S) x 2."""
+    window = min(attention.window or sequence_length, sequence_length)
+    if attention.cross or not attention.causal:
+        return 2 * window
+    return 2 * window - window * window // sequence_length

@@ -1,0 +1,168 @@
+"""Affine forms in the measures, read from the terms' own bodies and added up for many points at once.
+
+A form is `constant + slopes · measures` in exact integers. Sums over the points of a specification are taken in 64-bit
+arrays; a job whose numbers could leave them is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from planner.errors import InputError
+from planner.plan import Value
+from planner.terms import LANES, WINDOWS, MemoryTerm, Term, TimeTerm
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Boxes = Sequence[tuple[int, int]]
+Place = tuple[str, str]
+LARGEST_TERM = 2**55  # bytes or microseconds of one term; a few hundred of them stay inside 64 bits
+
+
+@dataclass(frozen=True)
+class Form:
+    """`constant` plus the sum of `slopes` times the measures, in the order of the space's measures."""
+
+    constant: int
+    slopes: tuple[int, ...]
+
+    def least(self, boxes: Boxes) -> int:
+        """The smallest value over boxes of the measures."""
+        pairs = zip(self.slopes, boxes, strict=True)
+        return self.constant + sum(slope * (low if slope > 0 else high) for slope, (low, high) in pairs)
+
+    def most(self, boxes: Boxes) -> int:
+        """The largest value over boxes of the measures."""
+        pairs = zip(self.slopes, boxes, strict=True)
+        return self.constant + sum(slope * (high if slope > 0 else low) for slope, (low, high) in pairs)
+
+    def plus(self, other: Form) -> Form:
+        """The sum of two forms."""
+        return Form(self.constant + other.constant, tuple(map(int.__add__, self.slopes, other.slopes)))
+
+    def minus(self, other: Form) -> Form:
+        """The difference of two forms."""
+        return Form(self.constant - other.constant, tuple(map(int.__sub__, self.slopes, other.slopes)))
+
+
+def affine(term: Term, values: Mapping[str, Value], measures: Sequence[str]) -> Form:
+    """The term's affine form in the measures at one combination of its scope, read from its own body."""
+    base = {**values, **dict.fromkeys(term.measures, 0)}
+    constant = term.value(base)
+    slopes = {name: term.value({**base, name: 1}) - constant for name in term.measures}
+    return Form(constant, tuple(slopes.get(name, 0) for name in measures))
+
+
+def undominated(forms: Sequence[Form], boxes: Boxes) -> tuple[Form, ...]:
+    """The forms that can be the largest somewhere in the boxes."""
+    if len(forms) < 2:
+        return tuple(forms)
+    kept: list[Form] = []
+    for form in sorted(dict.fromkeys(forms), key=lambda item: (-item.most(boxes), -item.constant, item.slopes)):
+        if not any(other.minus(form).least(boxes) >= 0 for other in kept):
+            kept.append(form)
+    return tuple(kept)
+
+
+class Reader:
+    """Reads terms once for each combination of their scope, and adds them up by place at many points."""
+
+    def __init__(self, terms: Sequence[Term], measures: Sequence[str]) -> None:
+        self.measures = tuple(measures)
+        self.places = sorted({place for term in terms for place in places(term)})
+        self.column = {place: index for index, place in enumerate(self.places)}
+        self.groups: dict[tuple[str, ...], list[Term]] = {}
+        for term in terms:
+            self.groups.setdefault(tuple(sorted(term.scope)), []).append(term)
+        self.tables: dict[tuple[str, ...], dict[tuple[Value, ...], int]] = {scope: {} for scope in self.groups}
+        self.rows: dict[tuple[str, ...], list[NDArray[Any]]] = {scope: [] for scope in self.groups}
+
+    def sums(self, points: Sequence[Mapping[str, Value]]) -> NDArray[Any]:
+        """Array (points, places, 1 + measures): constant and slopes of every place at every point."""
+        total = numpy.zeros((len(points), len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
+        for scope in self.groups:
+            index = [self._index(scope, tuple(point[name] for name in scope)) for point in points]
+            if index:
+                total += numpy.stack(self.rows[scope])[index]
+        return total
+
+    def _index(self, scope: tuple[str, ...], key: tuple[Value, ...]) -> int:
+        """The row of a scope's table for one combination of its values, read where it is new."""
+        table = self.tables[scope]
+        if key not in table:
+            table[key] = len(table)
+            self.rows[scope].append(self._read(scope, dict(zip(scope, key, strict=True))))
+        return table[key]
+
+    def _read(self, scope: tuple[str, ...], values: Mapping[str, Value]) -> NDArray[Any]:
+        """The forms of a scope's terms at one combination, added up by place."""
+        found = numpy.zeros((len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
+        for term in self.groups[scope]:
+            form = affine(term, values, self.measures)
+            if max(abs(form.constant), *map(abs, form.slopes)) > LARGEST_TERM:
+                raise InputError(f"{term.name} is beyond what can be planned exactly", expected="a smaller job")
+            for place in places(term):
+                found[self.column[place]] += (form.constant, *form.slopes)
+        return found
+
+
+def places(term: Term) -> tuple[Place, ...]:
+    """Where a term counts: (device, moment) for memory, (window, lane) for time."""
+    if isinstance(term, MemoryTerm):
+        return tuple((term.device, moment) for moment in term.moments)
+    if isinstance(term, TimeTerm):
+        return ((term.window, term.lane),)
+    raise TypeError(f"{term.name} is neither a memory nor a time term")
+
+
+def may_be_largest(sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+    """Array (points, places): whether a place's most reaches the largest least of all places given."""
+    rising, falling = numpy.maximum(sums[:, :, 1:], 0), numpy.minimum(sums[:, :, 1:], 0)
+    low, high = low[:, None, :], high[:, None, :]
+    least = sums[:, :, 0] + (rising * low + falling * high).sum(axis=2)
+    most = sums[:, :, 0] + (rising * high + falling * low).sum(axis=2)
+    return most >= least.max(axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def form(row: NDArray[Any]) -> Form:
+    """A row (1 + measures) as a form of Python integers."""
+    constant, *slopes = row.tolist()
+    return Form(constant, tuple(slopes))
+
+
+def memory_forms(reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> list[dict[str, Any]]:
+    """For each point the forms of each device's moments that can be its peak."""
+    found: list[dict[str, Any]] = [{} for _ in range(len(sums))]
+    for device in sorted({device for device, _ in reader.places}):
+        columns = [index for index, place in enumerate(reader.places) if place[0] == device]
+        part = sums[:, columns]
+        keep = may_be_largest(part, low, high)
+        for point, rows in enumerate(part):
+            forms = [form(row) for row in rows[keep[point]]]
+            boxes = list(zip(low[point].tolist(), high[point].tolist(), strict=True))
+            found[point][device] = undominated(forms, boxes)
+    return found
+
+
+def time_forms(reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> list[tuple[Form, ...]]:
+    """For each point the forms of which the largest is the step time: one for each way to pick a lane per window."""
+    zero = numpy.zeros((len(sums), 1 + len(reader.measures)), dtype=numpy.int64)
+    windows = []
+    for window in WINDOWS:
+        lanes = [reader.column[window, lane] for lane in LANES if lane != "serial" and (window, lane) in reader.column]
+        serial = sums[:, reader.column[window, "serial"]] if (window, "serial") in reader.column else zero
+        part = sums[:, lanes] if lanes else zero[:, None]
+        windows.append((serial, part, may_be_largest(part, low, high)))
+    found = []
+    for point in range(len(sums)):
+        options = [form(sum(serial[point] for serial, _, _ in windows))]
+        for _, part, keep in windows:
+            kept = [form(row) for row in part[point][keep[point]]]
+            options = [total.plus(lane) for total in options for lane in kept]
+        found.append(undominated(options, list(zip(low[point].tolist(), high[point].tolist(), strict=True))))
+    return found

@@ -1,0 +1,134 @@
+"""Stored sets held against real model code, closed forms worked out by hand, and the settings that change them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from planner.architecture.activations import ActivationSettings, Amount, LayerActivations, activations
+from planner.architecture.importer import architecture_from_config
+from measured import configurations, stored_sets
+
+SEQUENCE = 1088
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 2,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+}  # Meta-Llama-3-8B with two layers
+
+
+def layer(config: dict[str, Any] | None = None, **settings: Any) -> LayerActivations:
+    shape = architecture_from_config(config or LLAMA)
+    return activations(shape, ActivationSettings(**{"sequence_length": SEQUENCE, **settings})).layers[-1]
+
+
+@pytest.mark.parametrize("entry", stored_sets(), ids=lambda entry: entry["model"])
+def test_stored_set_is_what_autograd_saves(entry: dict[str, Any]) -> None:
+    # Measured with scaled_dot_product_attention and a mask on fake CPU tensors: keys and values are repeated, dropout
+    # masks take two bytes. Expert loops leave the routing open.
+    shape = architecture_from_config(configurations()[entry["model"]])
+    settings = ActivationSettings(sequence_length=1024, attention="sdpa", dropout_mask_bytes=2)
+    most = max(range(len(shape.layers)), key=lambda index: shape.layers[index].count)
+    found = activations(shape, settings).layers[most].stored.at(1024) / 1024
+    limit = 0.10 if entry["experts_are_a_loop"] else 0.03
+    assert abs(found / entry["bytes_per_token_per_layer"] - 1) <= limit
+
+
+def test_amount_adds_and_scales() -> None:
+    one = Amount(10, 3) + Amount(1, 2)
+    assert (one, one.at(4), one.scaled(2), one.divided(4)) == (Amount(11, 5), 31, Amount(22, 10), Amount(3, 2))
+
+
+def test_llama_closed_form() -> None:
+    # 16h + 4ad + 4gd + 8f + 4a + 8 with h = ad = 4096, gd = 1024, f = 14336, a = 32:
+    # 65536 + 16384 + 4096 + 114688 + 128 + 8
+    assert layer().stored == Amount(0, 200840)
+
+
+def test_checkpoint_keeps_the_layer_input() -> None:
+    # 2h; recomputed: A + 4f + 2h = 200840 + 57344 + 8192; forward: 6f + 4h = 86016 + 16384
+    found = layer()
+    assert (found.boundary, found.checkpointed_backward_live, found.checkpointed_forward_live) == (
+        Amount(0, 8192), Amount(0, 266376), Amount(0, 102400),
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "per_token"),
+    [
+        ({"attention": "eager"}, 421896),  # - 4a + 4(a - g)d + 6aS: 200840 - 128 + 12288 + 208896
+        ({"attention": "sdpa"}, 213128),  # + 4(a - g)d
+        ({"attention": "sdpa_masked"}, 215304),  # + 2S
+        ({"precision": "fp32"}, 368776),  # 24h + 8ad + 8gd + 16f + 4a + 8
+        ({"kernels": "liger"}, 139400),  # 8h + 4ad + 4gd + 6f + 4a + 8
+        ({"method": "lora", "lora_targets": ("q", "v"), "adapter_bytes": 2}, 147656),
+        ({"method": "lora", "lora_targets": ("q", "v"), "adapter_bytes": 4}, 172296),
+        ({"method": "lora", "adapter_bytes": 2}, 184680),
+        ({"method": "lora", "adapter_bytes": 4}, 295496),
+        ({"method": "lora", "lora_targets": ("q", "v"), "adapter_bytes": 2, "lora_dropout": 0.05}, 164040),
+    ],
+    ids=str,
+)
+def test_settings_change_the_stored_set(settings: dict[str, Any], per_token: int) -> None:
+    assert layer(**settings).stored == Amount(0, per_token)
+
+
+def test_autocast_keeps_copies_of_the_weights() -> None:
+    # 26h + 4ad + 4gd + 8f + 4a + 8 and 2 bytes for each of the 218103808 matrix elements
+    assert layer(precision="autocast").stored == Amount(436207616, 241800)
+
+
+def test_tensor_parallelism_divides_norms_only_with_the_sequence() -> None:
+    # 8h of norms and inputs, 8 of statistics: with the sequence (139400 / 8), without 32776 + (139400 - 32776) / 8.
+    settings = {"kernels": "megatron", "tensor_parallel": 8}
+    shared = layer(**settings).stored.per_token
+    whole = layer(**settings, sequence_parallel=False).stored.per_token
+    assert (abs(shared - 17425) <= 4, whole) == (True, 46104)
+
+
+def test_dropout_keeps_a_mask_per_block() -> None:
+    config = configurations()["facebook/opt-13b"]
+    # 16h + 2f + 4a + 8 with h = 5120, f = 20480, a = 40; masks of one byte: + 2h
+    assert (layer(config, dropout=False).stored.per_token, layer(config).stored.per_token) == (123048, 133288)
+
+
+@pytest.mark.parametrize(
+    ("settings", "forward", "backward"),
+    [
+        ({}, 10, 12),
+        ({"outputs_held": True}, 10, 14),
+        ({"precision": "fp32"}, 8, 12),
+    ],
+    ids=str,
+)
+def test_standard_loss_in_vocabularies(settings: dict[str, Any], forward: int, backward: int) -> None:
+    found = activations(architecture_from_config(LLAMA), ActivationSettings(sequence_length=SEQUENCE, **settings))
+    rows = 128256
+    assert (found.loss_forward, found.loss_backward) == (Amount(0, forward * rows), Amount(0, backward * rows))
+
+
+def test_fused_loss_does_not_grow_with_the_vocabulary_per_token() -> None:
+    found = activations(architecture_from_config(LLAMA), ActivationSettings(sequence_length=SEQUENCE, loss="fused"))
+    # 8Vh whatever the tokens; hidden gradient 2h and a chunk of at most 2 x T x h / V tokens of 2V: 4h
+    assert found.loss_forward == Amount(8 * 128256 * 4096, 6 * 4096)
+
+
+def test_chunked_loss_holds_one_chunk() -> None:
+    found = activations(
+        architecture_from_config(LLAMA), ActivationSettings(sequence_length=SEQUENCE, loss="chunked"),
+    )
+    # backward: the larger of 12V x 1024 tokens and 6Vh; here 6 x 4096 > 12 x 1024
+    assert (found.loss_forward.constant, found.loss_backward.constant) == (8 * 128256 * 1024, 6 * 128256 * 4096)
+
+
+def test_outside_is_final_norm_tables_and_labels() -> None:
+    # 8h + 4 + 8 per token; 4r for each position with r = 128
+    found = activations(architecture_from_config(LLAMA), ActivationSettings(sequence_length=SEQUENCE))
+    assert found.outside == Amount(4 * 128 * SEQUENCE, 8 * 4096 + 12)
+
+
+def test_tied_embedding_has_two_more_gradients() -> None:
+    settings = ActivationSettings(sequence_length=SEQUENCE)
+    tied = activations(architecture_from_config({**LLAMA, "tie_word_embeddings": True}), settings)
+    apart = activations(architecture_from_config(LLAMA), settings)
+    assert (tied.tied_gradient_extra, apart.tied_gradient_extra) == (2 * 2 * 128256 * 4096, 0)

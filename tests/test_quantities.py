@@ -1,0 +1,130 @@
+"""Named quantities: elements on one rank, by hand."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from planner.job import Job
+from planner.plan import Layout
+from planner.quantities import BY_NAME, QUANTITIES, ceil_divide, shard_ranks, touched_elements
+from planner.space import job_space
+from tests.jobs import job
+
+
+def elements(name: str, found: Job, layout: Layout) -> int:
+    """The quantity of a job at a layout."""
+    return BY_NAME[name].body(found, {"layout": layout})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ranks", "expected"),
+    [
+        # One rank holds everything: 6 + 2 + 4.
+        (((6, 1), (2, 1), (4, 1)), 1, 12),
+        # 12 over 2 is cut at 6: rank 0 touches 6, rank 1 touches 2 + 4 = 6.
+        (((6, 1), (2, 1), (4, 1)), 2, 6),
+        # 12 over 2 is cut at 6: rank 0 touches 8, rank 1 touches the rest of 8 and 4: 12.
+        (((8, 1), (4, 1)), 2, 12),
+        # 12 over 3 is cut at 4 and 8: ranks 0 and 1 touch 8 each, rank 2 touches 4.
+        (((8, 1), (4, 1)), 3, 8),
+        # Three tensors of 4 over 2, cut at 6: the middle one, at 4 to 8, is touched by both: 4 + 4.
+        (((4, 3),), 2, 8),
+        # 10 over 4 are parts of 3, padded to 12: cut at 3, 6 and 9; every rank touches the one tensor of 10.
+        (((10, 1),), 4, 10),
+        # 1 + 9: part 5; rank 0 touches 1 + 9, rank 1 touches 9.
+        (((1, 1), (9, 1)), 2, 10),
+        # More ranks than elements: parts of 1, each touches one tensor; the largest has 2.
+        (((2, 1), (1, 1)), 8, 2),
+    ],
+)
+def test_touched_elements(sizes: tuple[tuple[int, int], ...], ranks: int, expected: int) -> None:
+    assert touched_elements(sizes, ranks) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_touched_elements_counts_every_cut(seed: int) -> None:
+    """Against element by element: the tensors that own at least one element of a part, whole."""
+    draw = Random(seed)
+    sizes = tuple((draw.randint(1, 9), draw.randint(1, 3)) for _ in range(draw.randint(1, 5)))
+    ranks = draw.randint(1, 6)
+    tensors = [size for size, count in sizes for _ in range(count)]
+    owner = [index for index, size in enumerate(tensors) for _ in range(size)]
+    part = ceil_divide(len(owner), ranks)
+    touched = [sum(tensors[index] for index in set(owner[rank * part : (rank + 1) * part])) for rank in range(ranks)]
+    assert touched_elements(sizes, ranks) == max(touched)
+
+
+@pytest.mark.parametrize(("number", "divisor", "expected"), [(6, 3, 2), (7, 3, 3), (0, 3, 0), (1, 3, 1)])
+def test_ceil_divide(number: int, divisor: int, expected: int) -> None:
+    assert ceil_divide(number, divisor) == expected
+
+
+@pytest.mark.parametrize(
+    ("layout", "ranks"), [(Layout(data=4), 4), (Layout(data=4, tensor=2), 4), (Layout(data=4, sequence=2), 8)]
+)
+def test_states_are_shared_by_data_and_sequence_ranks(layout: Layout, ranks: int) -> None:
+    assert shard_ranks({"layout": layout}) == ranks
+
+
+def test_the_parameters_of_a_model_known_by_its_size() -> None:
+    found = job()
+    assert elements("parameters", found, Layout()) == 30_000_000
+    assert elements("trainable", found, Layout()) == 30_000_000
+    assert elements("frozen", found, Layout()) == 0
+    assert elements("one", found, Layout()) == 1
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(1, 30_000_000), (2, 15_000_000), (7, 4_285_715)])
+def test_a_partition_is_padded_up(ranks: int, expected: int) -> None:
+    """30e6 over 7 is 4 285 714.3."""
+    assert elements("partition", job(), Layout(data=ranks)) == expected
+
+
+def test_a_rank_owns_no_more_than_its_partition() -> None:
+    """The embedding of 8000 × hidden is the largest tensor; enough ranks own less than all of it."""
+    found = job()
+    largest = 8000 * found.architecture.hidden
+    assert elements("largest_tensor", found, Layout()) == largest
+    assert elements("head", found, Layout()) == largest
+    assert elements("owned_slice", found, Layout(data=2)) == largest
+    assert elements("owned_slice", found, Layout(data=1000)) == 30_000
+    assert elements("sharded_tensor", found, Layout(data=3)) == ceil_divide(largest, 3)
+
+
+def test_a_sub_group_is_no_larger_than_the_partition() -> None:
+    """100 million elements at most: two ranks share 30 million or 1 billion."""
+    assert elements("sub_group", job(), Layout(data=2)) == 15_000_000
+    billion = job(model={"parameters": 1_000_000_000, "layers": 4})
+    assert elements("sub_group", billion, Layout(data=2)) == 100_000_000
+
+
+def test_a_tied_embedding_has_a_second_gradient() -> None:
+    """gemma2 with 16000 × 512 ties its embedding, the small job does not."""
+    tied = job(model="local_and_global/config.json")
+    assert elements("tied_gradient", tied, Layout()) == 16000 * 512
+    assert elements("tied_gradient", job(), Layout()) == 0
+
+
+def test_gradients_that_exist_shrink_with_each_recomputed_layer() -> None:
+    """All but the embedding at first; each checkpointed layer takes its own parameters away."""
+    found = job()
+    kept = BY_NAME["kept_gradients"]
+    assert kept.body(found, {}) == 30_000_000 - 8000 * found.architecture.hidden
+    assert dict(kept.slopes(found)) == {"recomputed_layers": -found.layer_kinds[0].parameters}
+
+
+def test_every_quantity_reads_its_scope_only_and_is_never_negative() -> None:
+    for found in (job(), job(model="dense_then_experts/config.json")):
+        space = job_space(found)
+        values = space.complete(next(iter(space.plans())))
+        measures = {measure.name for measure in space.measures}
+        for quantity in QUANTITIES:
+            assert quantity.body(found, {name: values[name] for name in quantity.scope}) >= 0, quantity.name
+            assert set(quantity.slopes(found)) <= measures, quantity.name
+
+
+def test_names_are_unique_and_explained() -> None:
+    assert len(BY_NAME) == len(QUANTITIES)
+    assert all(quantity.meaning for quantity in QUANTITIES)
