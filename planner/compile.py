@@ -13,7 +13,7 @@ from typing import Literal
 
 from ortools.sat.python import cp_model
 
-from planner.errors import InputError
+from planner.errors import InputError, InternalError
 from planner.forms import Form
 from planner.plan import Plan, Value
 from planner.points import Point, Points, Relation
@@ -60,10 +60,7 @@ class _Model:
         self.points, self.question = points, question
         self.model = cp_model.CpModel()
         self.measures = [self.model.new_int_var(0, measure_bound, name) for name, measure_bound in _bounds(points)]
-        self.inner = [
-            self.model.new_int_var(int(min(choice.values)), int(max(choice.values)), choice.name)  # type: ignore[arg-type]
-            for choice in points.inner
-        ]
+        self.inner = [self.model.new_int_var(0, len(choice.values) - 1, choice.name) for choice in points.inner]
         kept = [point for point in points.points if self._possible(point)]
         self.ceiling = min((self._reached(point) for point in kept), default=LARGEST)
         self.reachable = self.ceiling < LARGEST
@@ -155,11 +152,6 @@ class _Model:
         """A form over the measures' variables."""
         return cp_model.LinearExpr.weighted_sum(self.measures, form.slopes) + form.constant
 
-    def _enforce(self, literal: cp_model.IntVar, point: Point, form: Form, bound: int) -> None:
-        """The form is at most `bound` where the point is chosen."""
-        if form.most(self._boxes(point)) > bound:
-            self.model.add(self._expression(form) <= bound).only_enforce_if(literal)
-
     def _limits(self) -> None:
         """Every device holds every moment; proven objectives stay as good as they are."""
         for literal, point in self.literals:
@@ -174,7 +166,9 @@ class _Model:
             position = sum(weight * variable for weight, variable in pairs)
             self.model.minimize(sum(point.rank * literal for literal, point in self.literals) + position)
             return
-        value = self.model.new_int_var(min(0, self.ceiling), max(0, self.ceiling), "objective")
+        most = (form.most(self._boxes(point)) for _, point in self.literals for form in self._forms(point))
+        top = min(self.ceiling, max(most, default=0))  # the solver's big-M sums overflow on a far wider domain
+        value = self.model.new_int_var(min(0, top), max(0, top), "objective")
         lowest = []
         for literal, point in self.literals:
             forms, boxes = self._forms(point), self._boxes(point)
@@ -201,14 +195,28 @@ class _Model:
         ]
 
     def solve(self) -> Answer:
-        """Runs the solver and reads the plan off."""
+        """Runs the solver and reads the plan off.
+
+        Small models run without presolve; that nothing fits is then only believed when a run with presolve agrees.
+        """
+        few = len(self.literals) <= FEW_POINTS
+        answer = self._run(presolve=not few)
+        if answer.status != "infeasible" or not few or not self.literals:
+            return answer
+        again = self._run(presolve=True)
+        return replace(again, seconds=answer.seconds + again.seconds)
+
+    def _run(self, presolve: bool) -> Answer:
+        """One run of the solver. Raises InternalError where it denies a plan that is known to hold."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = self.question.workers
-        solver.parameters.cp_model_presolve = len(self.literals) > FEW_POINTS
+        solver.parameters.cp_model_presolve = presolve
         solver.parameters.random_seed = self.question.seed
         solver.parameters.max_time_in_seconds = max(0.01, self.question.time_limit)
         status = solver.solve(self.model)
         seconds = solver.wall_time
+        if status == cp_model.INFEASIBLE and presolve and self.reachable:
+            raise InternalError("the solver finds no plan where one is known")
         if status == cp_model.MODEL_INVALID:
             raise InputError("the job's numbers are beyond what the solver can hold", expected="smaller sizes")
         if status == cp_model.INFEASIBLE:
@@ -223,16 +231,15 @@ class _Model:
         """The chosen point's values and the inner choices', in the order of the space."""
         point = next(point for literal, point in self.literals if solver.boolean_value(literal))
         values = dict(point.values)
-        values |= {
-            choice.name: solver.value(variable) for choice, variable in zip(self.points.inner, self.inner, strict=True)
-        }
+        pairs = zip(self.points.inner, self.inner, strict=True)
+        values |= {choice.name: choice.values[solver.value(variable)] for choice, variable in pairs}
         return Plan({choice.name: values[choice.name] for choice in self.points.space.choices})
 
 
 def _bounds(points: Points) -> Iterable[tuple[str, int]]:
-    """Each measure with its largest value."""
-    for measure in points.space.measures:
-        yield measure.name, measure.largest
+    """Each measure with its largest value in any relation; a rule left out may allow more than the model has."""
+    for index, name in enumerate(points.measures):
+        yield name, max((relation.boxes[index][1] for relation in points.relations.values()), default=0)
 
 
 def affine_rows(relation: Relation) -> Lines | None:

@@ -36,7 +36,7 @@ RECOMPUTED_SHARE = Fraction(1, 3)
 SEQUENCE_LENGTH = 2048
 DEFAULT_GPU = "a100-sxm-80gb"
 WIDTH = 100
-BAR = 40
+BAR = 38
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,7 @@ def _joined(sentence: str) -> str:
 
 def _rows(found: Envelope) -> Iterator[str]:
     """The column of books from its top to its bottom, each bar starting where the one below it ends."""
-    sizes = [*found.books.values(), found.static, found.gpu.usable_memory]
-    column = max(len(_size(size)) for size in sizes)
+    column = max(len(_size(size)) for size in (*found.books.values(), found.static, found.gpu.usable_memory))
     start = found.total
     for book, size in reversed(found.books.items()):
         start -= size
@@ -207,8 +206,7 @@ def _row(label: str, arithmetic: str, size: int, column: int, bar: str) -> str:
 
 def _bar(found: Envelope, start: int, size: int, fill: str = "█") -> str:
     """A bar of at least one cell on the scale of all books together."""
-    first, last = (_cells(found, edge) for edge in (start, start + size))
-    first = min(first, BAR - 1)
+    first, last = min(_cells(found, start), BAR - 1), _cells(found, start + size)
     return " " * first + fill * max(1, last - first)
 
 
@@ -293,7 +291,7 @@ def _activations_burst(found: Envelope) -> list[str]:
     sentences = [
         f"On {_where(found)} the activations burst: {_size(found.static)} of static books fit, {_size(found.total)} "
         "with the activations do not.",
-        f"Checkpoints: {found.checkpoints} of them keep {_size(found.kept)}; {_size(with_checkpoints)} "
+        f"Checkpoints: {found.checkpoints} of them keep {_size(found.kept)}; {_size(with_checkpoints)} in all "
         f"{'fit' if fits else 'still burst, so the static books must make room'}.",
     ]
     if not fits:

@@ -120,13 +120,28 @@ def places(term: Term) -> tuple[Place, ...]:
     raise TypeError(f"{term.name} is neither a memory nor a time term")
 
 
-def may_be_largest(sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
-    """Array (points, places): whether a place's most reaches the largest least of all places given."""
+def extremes(sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Arrays (points, places) of the least and the most of every form over the points' boxes."""
     rising, falling = numpy.maximum(sums[:, :, 1:], 0), numpy.minimum(sums[:, :, 1:], 0)
     low, high = low[:, None, :], high[:, None, :]
     least = sums[:, :, 0] + (rising * low + falling * high).sum(axis=2)
-    most = sums[:, :, 0] + (rising * high + falling * low).sum(axis=2)
+    return least, sums[:, :, 0] + (rising * high + falling * low).sum(axis=2)
+
+
+def may_be_largest(sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+    """Array (points, places): whether a place's most reaches the largest least of all places given."""
+    least, most = extremes(sums, low, high)
     return most >= least.max(axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def may_hold(
+    reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any], capacities: Mapping[str, int]
+) -> NDArray[Any]:
+    """Array (points): whether every moment of the devices in `capacities` can be within them somewhere in the boxes."""
+    least, _ = extremes(sums, low, high)
+    none = numpy.iinfo(numpy.int64).max
+    bounds = numpy.array([capacities.get(device, none) for device, _ in reader.places], dtype=numpy.int64)
+    return numpy.asarray((least <= bounds).all(axis=1))
 
 
 def form(row: NDArray[Any]) -> Form:

@@ -67,19 +67,19 @@ def _boundaries(job: Job) -> Iterable[MemoryTerm]:
 def _live(job: Job) -> Iterable[MemoryTerm]:
     """What one layer's forward, one layer's backward and one segment's recomputation hold while they run."""
     scope = ("micro_batch", "checkpoint_interval")
-    layers = [job.activations_of(kind) for kind in job.layer_kinds]
+    layers, found = [job.activations_of(kind) for kind in job.layer_kinds], job.activations
 
     def largest(pick: Callable[[LayerActivations], Amount], count: int) -> int:
         return max(pick(layer).at(count) for layer in layers)
 
     def forward(values: Values) -> int:
-        checkpointed = values["checkpoint_interval"] != 0
-        return largest(
-            lambda layer: layer.checkpointed_forward_live if checkpointed else layer.forward_live, tokens(job, values)
-        )
+        checkpointed, count = values["checkpoint_interval"] != 0, tokens(job, values)
+        layer = largest(lambda layer: layer.checkpointed_forward_live if checkpointed else layer.forward_live, count)
+        return max(layer, (found.final + found.final_forward).at(count))
 
     def start(values: Values) -> int:
-        return largest(lambda layer: layer.backward_live, tokens(job, values))
+        count = tokens(job, values)
+        return max(_kept_backward(layers, count), (found.final + found.final_backward).at(count))
 
     def segment(values: Values) -> int:
         return _segment(layers, whole(values, "checkpoint_interval"), tokens(job, values))
@@ -94,6 +94,15 @@ def _live(job: Job) -> Iterable[MemoryTerm]:
     yield _term("backward of the last layer", start, ("backward_start",))
     yield _term("recomputed segment", segment, ("recompute_start",), scope=scope)
     yield _term("backward of the first layers", end, ("backward_end",), scope=scope)
+
+
+def _kept_backward(layers: list[LayerActivations], count: int) -> int:
+    """The most that a kept layer's backward holds beyond all that is stored; what later layers stored is gone then."""
+    most = freed = 0
+    for layer in reversed(layers):
+        most = max(most, layer.backward_live.at(count) - freed)
+        freed += layer.stored.at(count)
+    return most
 
 
 def _segment(layers: list[LayerActivations], interval: int, count: int) -> int:
@@ -111,13 +120,14 @@ def _segment(layers: list[LayerActivations], interval: int, count: int) -> int:
 
 
 def _outside(job: Job) -> Iterable[MemoryTerm]:
-    """Final norm, rotary tables and labels; logits and the loss with its gradient."""
+    """Rotary tables, which all layers read; final norm and labels; logits and the loss with its gradient."""
     found = job.activations
     yield _term(
-        "embedding, final norm, labels",
-        lambda values: found.outside.at(tokens(job, values)),
+        "tables that all layers read",
+        lambda values: found.tables.at(tokens(job, values)),
         (*PASSES, "recompute_start", "backward_end"),
     )
+    yield _term("final norm, labels", lambda values: found.final.at(tokens(job, values)), ("loss",))
     yield _term(
         "logits and loss",
         lambda values: max(found.loss_forward.at(tokens(job, values)), found.loss_backward.at(tokens(job, values))),

@@ -15,17 +15,19 @@ from itertools import product
 import numpy
 
 from planner.choices import Choice, Space
-from planner.forms import Boxes, Form, Reader, memory_forms, time_forms
+from planner.forms import Boxes, Form, Reader, may_hold, memory_forms, time_forms
 from planner.plan import Value
 from planner.specification import Specification
 from planner.terms import Rule, Term
+
+Active = frozenset[str] | None
 
 
 @dataclass(frozen=True)
 class Relation:
     """The inner choices and measures that go together at one combination of the outer choices that measures read.
 
-    Each row holds the values of the inner choices, then those of the measures; `boxes` bound the measures.
+    Each row holds the positions of the inner choices' values, then the measures' values; `boxes` bound the measures.
     """
 
     rows: tuple[tuple[int, ...], ...]
@@ -69,35 +71,72 @@ def inner_choices(specification: Specification) -> tuple[Choice, ...]:
     return tuple(choice for choice in space.choices if choice.name in read - direct)
 
 
-def enumerate_points(specification: Specification, active: frozenset[str] | None = None) -> Points:
-    """Every point that the active rules (all of them by default) allow and that the limits do not exclude outright."""
+def enumerate_points(specification: Specification, active: Active = None) -> Points:
+    """Every point that the active constraints allow: all of them by default, else those that are named."""
     space, inner = specification.space, inner_choices(specification)
-    names = {choice.name for choice in inner}
-    outer = [choice for choice in space.choices if choice.name not in names]
-    rules = [rule for rule in specification.rules if active is None or rule.constraint in active]
-    reading = tuple(choice.name for choice in outer if any(choice.name in measure.scope for measure in space.measures))
-    relations = _relations(space, inner, reading, [rule for rule in rules if names & set(rule.scope)])
+    legal, keys, relations = _legal_points(specification, active)
+    kept, memory, time = _forms(specification, legal, [relations[key].boxes for key in keys], active)
     weights = _weights(space)
-    free = [rule for rule in rules if not names & set(rule.scope)]
-    legal = [values for values in _legal(outer, free) if tuple(values[name] for name in reading) in relations]
-    keys = [tuple(values[name] for name in reading) for values in legal]
-    ranks = [sum(weights[c.name] * c.values.index(values[c.name]) for c in outer) for values in legal]
-    memory, time = _forms(specification, legal, [relations[key].boxes for key in keys])
-    points = tuple(map(Point, legal, keys, ranks, memory, time))
+    outer = [choice for choice in space.choices if choice not in inner]
+    ranks = (sum(weights[c.name] * c.values.index(legal[index][c.name]) for c in outer) for index in kept)
+    points = tuple(map(Point, (legal[i] for i in kept), (keys[i] for i in kept), ranks, memory, time))
     inner_weights = tuple(weights[choice.name] for choice in inner)
     return Points(space, inner, inner_weights, tuple(m.name for m in space.measures), points, relations)
 
 
-def _forms(
-    specification: Specification, legal: Sequence[Mapping[str, Value]], boxes: Sequence[Boxes]
-) -> tuple[Sequence[Mapping[str, tuple[Form, ...]]], Sequence[tuple[Form, ...]]]:
-    """The memory and the time forms of every point."""
+def some_row_holds(specification: Specification, active: Active) -> bool:
+    """Whether the first or the last row of some legal point is within every active limit: proof that a plan exists."""
+    legal, keys, relations = _legal_points(specification, active)
     if not legal:
-        return (), ()
+        return False
+    reader, _ = _readers(specification)
+    sums, inner = reader.sums(legal), len(inner_choices(specification))
+    capacities = _capacities(specification, active)
+    for end in (-1, 0):
+        rows = numpy.array([relations[key].rows[end][inner:] for key in keys], dtype=numpy.int64)
+        if may_hold(reader, sums, rows, rows, capacities).any():
+            return True
+    return False
+
+
+def _legal_points(
+    specification: Specification, active: Active
+) -> tuple[list[dict[str, Value]], list[tuple[Value, ...]], dict[tuple[Value, ...], Relation]]:
+    """Combinations of outer values that the active rules allow, the key of each one's relation, and the relations."""
+    space, inner = specification.space, inner_choices(specification)
+    names = {choice.name for choice in inner}
+    outer = [choice for choice in space.choices if choice.name not in names]
+    rules = [rule for rule in specification.rules if active is None or rule.constraint in active]
+    read = {name for measure in space.measures for name in measure.scope}
+    reading = tuple(choice.name for choice in outer if choice.name in read)
+    relations = _relations(space, inner, reading, [rule for rule in rules if names & set(rule.scope)])
+    free = [rule for rule in rules if not names & set(rule.scope)]
+    legal = [values for values in _legal(outer, free) if tuple(values[name] for name in reading) in relations]
+    return legal, [tuple(values[name] for name in reading) for values in legal], relations
+
+
+def _capacities(specification: Specification, active: Active) -> dict[str, int]:
+    """The capacities of the active limits, by device."""
+    limits = specification.limits.values()
+    return {limit.device: limit.capacity for limit in limits if active is None or limit.constraint in active}
+
+
+def _forms(
+    specification: Specification, legal: Sequence[Mapping[str, Value]], boxes: Sequence[Boxes], active: Active
+) -> tuple[Sequence[int], Sequence[Mapping[str, tuple[Form, ...]]], Sequence[tuple[Form, ...]]]:
+    """Which points the active limits leave open, with the memory and the time forms of each of those."""
+    if not legal:
+        return (), (), ()
     memory, time = _readers(specification)
     bounds = numpy.array(boxes, dtype=numpy.int64).reshape(len(legal), -1, 2)
     low, high = bounds[:, :, 0], bounds[:, :, 1]
-    return memory_forms(memory, memory.sums(legal), low, high), time_forms(time, time.sums(legal), low, high)
+    sums = memory.sums(legal)
+    kept = numpy.flatnonzero(may_hold(memory, sums, low, high, _capacities(specification, active)))
+    if not len(kept):
+        return (), (), ()
+    sums, low, high = sums[kept], low[kept], high[kept]
+    timed = time_forms(time, time.sums([legal[index] for index in kept.tolist()]), low, high)
+    return kept.tolist(), memory_forms(memory, sums, low, high), timed
 
 
 def _weights(space: Space) -> dict[str, int]:
@@ -137,12 +176,12 @@ def _relations(
     rows: dict[tuple[Value, ...], list[tuple[int, ...]]] = {}
     by_name = space.by_name
     for key in product(*(by_name[name].values for name in reading)):
-        for combination in product(*(choice.values for choice in inner)):
+        for positions in product(*(range(len(choice.values)) for choice in inner)):
             values = dict(zip(reading, key, strict=True))
-            values |= {choice.name: value for choice, value in zip(inner, combination, strict=True)}
+            values |= {choice.name: choice.values[index] for choice, index in zip(inner, positions, strict=True)}
             if all(rule.satisfied(values) for rule in rules):
                 measured = (measure.body({n: values[n] for n in measure.scope}) for measure in space.measures)
-                rows.setdefault(key, []).append((*(int(value) for value in combination), *measured))  # type: ignore[arg-type]
+                rows.setdefault(key, []).append((*positions, *measured))
     return {
         key: Relation(
             tuple(found), tuple((min(column), max(column)) for column in list(zip(*found, strict=True))[len(inner) :])

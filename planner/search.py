@@ -16,7 +16,7 @@ from planner.errors import InternalError, NoPlan, Stopped
 from planner.evaluate import Evaluation, evaluate
 from planner.job import Job
 from planner.plan import Plan
-from planner.points import Points, enumerate_points
+from planner.points import Points, enumerate_points, some_row_holds
 from planner.specification import Specification, specify
 from planner.terms import Limit
 
@@ -103,6 +103,8 @@ class _Search:
         for held, objective in ((first, second), (second, "rank")):
             question = replace(question, objective=objective, **{f"{held}_at_most": best.value})  # type: ignore[arg-type]
             refined = self.ask(points, question)
+            if refined.status == "infeasible":
+                raise InternalError(f"a proven {held} cannot be held: {best.value}")
             if refined.status != "optimal":
                 break
             best = refined
@@ -131,8 +133,8 @@ def no_plan(specification: Specification, search: _Search) -> NoPlan:
     """The minimal conflict by a deletion filter over the constraints' names, and the nearest miss."""
     conflict = minimal_conflict(specification)
     soft = {limit.device: limit.capacity for limit in _limits(specification) if limit.constraint in conflict}
-    rules = frozenset(_names(specification)) - (frozenset() if soft else frozenset(conflict))
-    miss = _nearest_miss(specification, search, soft, rules)
+    given_up = {limit.constraint for limit in _limits(specification) if limit.device in soft} or set(conflict)
+    miss = _nearest_miss(specification, search, soft, frozenset(_names(specification)) - given_up)
     reasons = tuple(f"{item.constraint}: {item.because}" for item in miss.violations) if miss else ()
     return NoPlan(conflict, miss, reasons)
 
@@ -170,26 +172,25 @@ def minimal_conflict(specification: Specification) -> tuple[str, ...]:
 
 
 def _feasibility(specification: Specification) -> Callable[[frozenset[str]], bool]:
-    """Whether some plan satisfies the named constraints alone; points are made once for each set of rules."""
+    """Whether some plan satisfies the named constraints alone."""
     limits = {limit.constraint: limit for limit in _limits(specification)}
-    cache: dict[frozenset[str], Points] = {}
 
     def feasible(active: frozenset[str]) -> bool:
-        rules = active - frozenset(limits)
-        if rules not in cache:
-            cache[rules] = enumerate_points(specification, rules)
+        if some_row_holds(specification, active):
+            return True
         capacities = {limit.device: limit.capacity for name, limit in limits.items() if name in active}
-        return search_feasible(cache[rules], Question("rank", capacities, specification.job.time_limit))
+        question = Question("rank", capacities, specification.job.time_limit)
+        return search_feasible(enumerate_points(specification, active), question)
 
     return feasible
 
 
 def _nearest_miss(
-    specification: Specification, search: _Search, soft: Mapping[str, int], rules: frozenset[str]
+    specification: Specification, search: _Search, soft: Mapping[str, int], active: frozenset[str]
 ) -> Evaluation | None:
     """The plan that exceeds the limits in conflict by the fewest bytes while all else holds; of those the fastest."""
     hard = {limit.device: limit.capacity for limit in _limits(specification) if limit.device not in soft}
-    points = enumerate_points(specification, rules)
+    points = enumerate_points(specification, active)
     answer = search.ask(points, Question("overflow", hard, 0.0, soft=soft))
     if answer.plan is None or answer.value is None:
         return None

@@ -137,6 +137,7 @@ def _shipped() -> tuple[dict[str, ChoiceEntry], dict[str, Document]]:
     return choices, documents
 
 
+@lru_cache(maxsize=16)
 def read_runtime(name: str) -> RuntimeEntry:
     """The runtime called `name`; InputError with the nearest spelling where there is none."""
     folder = files("catalogs").joinpath("runtimes")

@@ -143,9 +143,19 @@ class _Finding:
         message = f"{shown(self.input)} is not valid"
         return self.document.error(self.path, message, _one_of(choices), nearest(self.input, choices))
 
+    def _wrong_tag(self) -> InputError:
+        key = str(self.context["discriminator"]).strip("'")
+        if self.type == "union_tag_not_found":
+            return self.document.error(self.path, f"missing key '{key}'", f"a mapping with {key}")
+        tags = re.findall(r"'([^']*)'", str(self.context["expected_tags"]))
+        tag = str(self.context["tag"])
+        return self.document.error((*self.path, key), f"{shown(tag)} is not valid", _one_of(tags), nearest(tag, tags))
+
     def _other(self) -> InputError:
         if self.type in ("literal_error", "enum"):
             return self._wrong_choice()
+        if self.type in ("union_tag_invalid", "union_tag_not_found"):
+            return self._wrong_tag()
         if self.type in _LIMITS:
             name, expected = _LIMITS[self.type]
             message = f"{shown(self.input)} is out of range"

@@ -14,7 +14,6 @@ from planner.plan import whole
 from planner.terms import MemoryTerm, Term, TimeTerm
 
 
-
 @pytest.mark.parametrize(
     ("form", "least", "most"),
     [

@@ -24,7 +24,7 @@ from planner.specification import Specification, specify
 from planner.terms import WINDOWS, MemoryTerm, Term
 from tests.jobs import LARGEST_SMALL, job, random_job, random_plan
 
-BATCHES, IN_A_BATCH = 22, 10  # 220 jobs
+BATCHES, IN_A_BATCH = 21, 10  # 210 jobs
 
 
 class Oracle:

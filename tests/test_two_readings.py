@@ -104,7 +104,7 @@ def test_evaluate_has_the_figures_of_ledger_and_step_time(seed: int) -> None:
 def test_points_and_rows_are_the_plans_that_the_rules_allow(seed: int) -> None:
     job = random_job(seed, small=True)
     specification = specify(job)
-    points = enumerate_points(specification)
+    points = enumerate_points(specification, frozenset(rule.constraint for rule in specification.rules))
     found = [plan for point in points.points for _, plan in _rows(points, point)]
     legal = [
         plan for plan in specification.space.plans() if all(rule.satisfied(plan) for rule in specification.rules)

@@ -23,8 +23,9 @@ def loss_amounts(architecture: Architecture, settings: ActivationSettings) -> tu
 def _standard(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
     """16-bit logits, their fp32 copy and log-probabilities; two fp32 gradients beside the latter in backward.
 
-    Encoders and encoder-decoders skip the fp32 copy. Logits in fp32 are their own copy. The logits object itself lives on when the caller holds the outputs, and as
-    the result of a soft cap; under autocast it is then converted to fp32. Autocast holds the fp32 hidden states.
+    Encoders and encoder-decoders skip the fp32 copy, and logits in fp32 are their own. The logits object itself lives
+    on when the caller holds the outputs, and as the result of a soft cap; under autocast it is then converted to
+    fp32. Autocast holds the fp32 hidden states.
     """
     rows = architecture.vocabulary
     if settings.element == 2 and _raw_logits(architecture):

@@ -69,7 +69,8 @@ def _probabilities(attention: Attention, settings: ActivationSettings) -> Amount
     if attention.kind == "mla":
         scaled = 2 * settings.element * attention.heads * (attention.nope_dim + attention.rotary_dim)
         return Amount(0, 4 * attention.heads * (settings.sequence_length - 1) + scaled + mask)
-    return Amount(0, _repeats(attention, settings) + _relaid_output(attention, settings) + mask)
+    repeats = _repeats(attention, settings) if attention.kv_heads > 1 else 0  # a single head is repeated as a view
+    return Amount(0, repeats + _relaid_output(attention, settings) + mask)
 
 
 def _softmax(attention: Attention, settings: ActivationSettings) -> int:

@@ -34,10 +34,12 @@ def activation_peaks(
     counts = [group.count for group in architecture.layers if group.tower != "vision"]
     kept = [layer.boundary if checkpointed else layer.stored for layer in found.layers]
     standing = total([amount.scaled(count) for amount, count in zip(kept, counts, strict=True)])
-    full = standing + found.outside
+    copies = total([layer.cached.scaled(count) for layer, count in zip(found.layers, counts, strict=True)])
+    forward, full = standing + (copies if checkpointed else Amount()), standing + found.outside
+    final = forward + found.outside
     return ActivationPeaks(
-        forward_layers=max(_forward(found, standing, tokens, checkpointed), (full + found.final_forward).at(tokens)),
-        forward_loss=(full + found.loss_forward).at(tokens),
+        forward_layers=max(_forward(found, forward, tokens, checkpointed), (final + found.final_forward).at(tokens)),
+        forward_loss=(final + found.loss_forward).at(tokens),
         backward_loss=(full + found.loss_backward).at(tokens),
         backward_layers=max(_backward(found, standing, tokens, checkpointed), (full + found.final_backward).at(tokens)),
     )

@@ -22,7 +22,8 @@ POSITIONS = 8
 class LayerActivations:
     """One layer's activations.
 
-    `stored`: kept for backward with nothing recomputed. `boundary`: kept at a checkpoint, the layer's input.
+    `stored`: kept for backward with nothing recomputed. `boundary`: kept at a checkpoint, the layer's input; `cached`:
+    until the end of forward besides, autocast's copies of the weights.
     `forward_live`, `backward_live`: beyond everything stored while a kept layer runs. `checkpointed_forward_live`:
     while a checkpointed layer runs forward. `checkpointed_backward_live`: a recomputed layer's stored set and its
     backward's surplus together, without its checkpoint.
@@ -34,6 +35,7 @@ class LayerActivations:
     checkpointed_forward_live: Amount
     backward_live: Amount
     checkpointed_backward_live: Amount
+    cached: Amount = Amount()
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class ModelActivations:
     tables: Amount = Amount()
     final_forward: Amount = Amount()
     final_backward: Amount = Amount()
+
+    @property
+    def final(self) -> Amount:
+        """`outside` without `tables`: what goes before the last layer's backward."""
+        return self.outside - self.tables
 
 
 def activations(architecture: Architecture, settings: ActivationSettings) -> ModelActivations:
@@ -87,11 +94,12 @@ def _layer(kind: LayerKind, hidden: int, settings: ActivationSettings) -> LayerA
     shared = boundary if stream_kept(kind, settings) else Amount()
     return LayerActivations(
         stored=stored,
-        boundary=boundary + copies,
+        boundary=boundary,
         forward_live=Amount(0, _beyond(sites, "forward")),
         checkpointed_forward_live=Amount(0, max(site.work.alone for site in sites)),
         backward_live=Amount(0, _beyond(sites, "backward")),
         checkpointed_backward_live=stored + Amount(0, _beyond(sites, "recomputed")) - shared,
+        cached=copies,
     )
 
 

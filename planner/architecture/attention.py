@@ -57,6 +57,8 @@ def _with_traits(facts: Facts, attention: Attention) -> Attention:
         joined_rotary=facts.flag("joined_rotary"),
         rotary_interleaved=facts.flag("rotary_interleaved"),
         rotary_fp32=facts.flag("rotary_fp32"),
+        split_copies=facts.flag("split_copies"),
+        alibi=facts.flag("alibi"),
     )
 
 

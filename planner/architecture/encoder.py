@@ -70,7 +70,7 @@ def _t5_layer(facts: Facts, tower: str, position_bias: bool) -> LayerKind:
     ]
     return LayerKind(
         name=f"{tower} layer" + (" with position table" if position_bias else ""), tensors=tuple(tensors),
-        attention=attention, feed_forward=block, cross_attention=cross, norm="rms", norms=last + 1,
+        attention=attention, feed_forward=block, cross_attention=cross, norm="rms_input", norms=last + 1,
         residual_dropout=facts.real("residual_dropout", 0.0), attention_dropout=facts.real("attention_dropout", 0.0),
     )
 

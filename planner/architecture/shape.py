@@ -106,12 +106,12 @@ class FeedForward:
 class LayerKind:
     """One kind of layer and everything that layers of this kind share.
 
-    `norm` is `rms` (Llama style: fp32 copy, 16-bit product), `rms_fp32` (Gemma style: fp32 product), `layer_norm`
-    (native kernel), `rms_input` (T5: as `rms`, and the 16-bit input is kept as well), `layer_norm_fp32` (Cohere style)
-    or `layer_norm_cast` (native kernel on an fp32 copy, OLMo). `norms` is the number of hidden-wide norms in the layer;
-    `parallel` means that attention and feed-forward read the same norm and add to the stream together, `attention_first` that the attention is then done before the feed-forward
-    block's norm is read; `post_norm` that a sub-block's output is normalised (Gemma 2 and 3, OLMo 2) or, for BERT-like
-    layers, the sum is.
+    `norm` is `rms` (Llama style: fp32 copy, 16-bit product), `rms_input` (T5: as `rms`, and the 16-bit input is kept
+    as well), `rms_fp32` (Gemma style: fp32 product), `layer_norm` (native kernel), `layer_norm_fp32` (Cohere style) or
+    `layer_norm_cast` (native kernel on an fp32 copy, OLMo). `norms` is the number of hidden-wide norms in the layer;
+    `parallel` means that attention and feed-forward read the same norm and add to the stream together,
+    `attention_first` that the attention is then done before the feed-forward block's norm is read; `post_norm` that a
+    sub-block's output is normalised (Gemma 2 and 3, OLMo 2) or, for BERT-like layers, the sum is.
     """
 
     name: str

@@ -44,7 +44,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """One measured micro-batch: `peaks` are (activation bytes, gradient bytes included) by moment, absent if unknown."""
+    """One measured micro-batch; `peaks` are (activation bytes, those with gradients) by moment, absent if unknown."""
 
     model: str
     layers: int

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from measured import configurations, stored_sets
 
 from planner.architecture.activations import ActivationSettings, Amount, LayerActivations, activations
 from planner.architecture.importer import architecture_from_config
-from measured import configurations, stored_sets
 
 SEQUENCE = 1088
 LLAMA = {
@@ -84,6 +84,14 @@ def test_tensor_parallelism_divides_norms_only_with_the_sequence() -> None:
     shared = layer(**settings).stored.per_token
     whole = layer(**settings, sequence_parallel=False).stored.per_token
     assert (abs(shared - 17425) <= 4, whole) == (True, 46104)
+
+
+def test_encoder_decoder_with_written_out_attention() -> None:
+    # T5-3B, h = 1024, ad = 4096, f = 16384, 2aS = 32768: encoder 20h + 8ad + 2aS + 2f + 8; the decoder's layer has one
+    # more norm (10h + 4) and a cross-attention (8ad + 2aS)
+    settings = ActivationSettings(sequence_length=512, attention="eager", dropout=False)
+    found = activations(architecture_from_config(configurations()["google-t5/t5-3b"]), settings).layers
+    assert [found[0].stored.per_token, found[-1].stored.per_token] == [118792, 194572]
 
 
 def test_dropout_keeps_a_mask_per_block() -> None:
