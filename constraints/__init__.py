@@ -16,6 +16,7 @@ from constraints import (
     layout_fills_the_cluster,
     nvme_holds_what_is_moved_there,
     precision_runs_on_the_gpu,
+    quantized_weights_are_whole,
     techniques_do_not_conflict,
     techniques_have_what_they_need,
 )
@@ -28,6 +29,7 @@ ALL: tuple[ModuleType, ...] = (
     techniques_have_what_they_need,
     techniques_do_not_conflict,
     accumulation_dtype_suits_the_stage,
+    quantized_weights_are_whole,
     host_runs_the_optimizer,
     gpu_memory_holds_every_phase,
     host_memory_holds_every_phase,

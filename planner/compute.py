@@ -74,10 +74,16 @@ def layer_seconds(job: Job, kind: LayerKind, tokens: int, direction: Pass, outlo
     flops, activations = job.flops_of(kind), job.activations_of(kind)
     gpu, peak = job.cluster.gpu, job.training.precision.peak
     attention_rate = gpu.peak[peak] * found.attention_efficiency[side].for_time(outlook)
-    products = tokens * flops.matmul_per_token * found.matrix_flops[side] / matrix_rate(job, outlook)
+    products = tokens * flops.matmul_per_token * _matrix_factor(job, kind, side) / matrix_rate(job, outlook)
     attention = tokens * flops.attention_per_token * found.attention_flops[side] / attention_rate
     traffic = activations.stored.at(tokens) * found.layer_traffic[side] / memory_rate(job, outlook)
     return products + attention + traffic + found.kernels_per_layer[side] * found.launch_seconds
+
+
+def _matrix_factor(job: Job, kind: LayerKind, side: int) -> float:
+    """Products of a pass per forward product: backward makes the input's gradient, and the weight's where it trains."""
+    factor = coefficients().matrix_flops[side]
+    return factor if side == 0 else factor / 2 * (1 + job.trainable_share(kind))
 
 
 def loss_seconds(job: Job, tokens: int, direction: Pass, outlook: str) -> float:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.architecture.activations import LayerActivations, ModelActivations
+from planner.architecture.adapters import is_adapted, quantized_parameters
 from planner.architecture.flops import LayerFlops, ModelFlops
 from planner.architecture.shape import Architecture, LayerKind, Tensor
 from planner.cluster import Cluster
@@ -85,13 +86,41 @@ class Job:
 
     @property
     def embedding_parameters(self) -> int:
-        """Elements of the input embedding, whose gradient comes last."""
-        return self.architecture.vocabulary * self.architecture.hidden
+        """Elements of the input embedding, whose gradient comes last; 0 where it takes none."""
+        return self.architecture.vocabulary * self.architecture.hidden if self.trains_embedding else 0
+
+    @cached_property
+    def trains_embedding(self) -> bool:
+        """Whether some embedding takes a gradient."""
+        return any(tensor.trainable for tensor in self.architecture.outside if tensor.role == "embedding")
+
+    @cached_property
+    def largest_trainable(self) -> int:
+        """Elements of the largest tensor that takes a gradient."""
+        return max((size for size, _ in self.tensor_sizes), default=0)
+
+    @cached_property
+    def quantized_parameters(self) -> int:
+        """Parameters that a quantized base holds in 4 bits."""
+        return quantized_parameters(self.architecture) if self.training.method == "qlora" else 0
+
+    @cached_property
+    def largest_quantized(self) -> int:
+        """Elements of the largest quantized tensor, which is made 16-bit while it is used."""
+        if self.training.method != "qlora":
+            return 0
+        return max((tensor.elements for tensor, _ in self.tensors if is_adapted(tensor)), default=0)
+
+    def trainable_share(self, kind: LayerKind) -> float:
+        """Share of a layer's weight matrices that takes gradients."""
+        matrices = [tensor for tensor in kind.tensors if len(tensor.shape) > 1]
+        total = sum(tensor.elements for tensor in matrices)
+        return sum(tensor.elements for tensor in matrices if tensor.trainable) / total if total else 1.0
 
     @property
     def tied_gradient_elements(self) -> int:
         """Elements of each of the two extra gradients a tied embedding has at the end of backward; 0 if untied."""
-        return self.head_parameters if self.architecture.tied else 0
+        return self.head_parameters if self.architecture.tied and self.trains_embedding else 0
 
     @cached_property
     def persistent_parameters(self) -> int:

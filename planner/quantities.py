@@ -75,7 +75,7 @@ def touched_elements(sizes: tuple[tuple[int, int], ...], ranks: int) -> int:
 
 def _owned_slice(job: Job, values: Values) -> int:
     """The largest slice of a single tensor that one rank owns."""
-    return min(job.architecture.largest_tensor, _partition(job, values))
+    return min(job.largest_trainable, _partition(job, values))
 
 
 def _sub_group(job: Job, values: Values) -> int:
@@ -85,7 +85,7 @@ def _sub_group(job: Job, values: Values) -> int:
 
 def _sharded_tensor(job: Job, values: Values) -> int:
     """The largest tensor over the ranks that share it."""
-    return ceil_divide(job.architecture.largest_tensor, shard_ranks(values))
+    return ceil_divide(job.largest_trainable, shard_ranks(values))
 
 
 def _kept_gradients(job: Job, values: Values) -> int:
@@ -112,10 +112,16 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("one", (), _one, "one: `bytes` is the amount itself"),
     Quantity("parameters", (), lambda job, _: job.architecture.parameters, "all parameters of the model"),
     Quantity("trainable", (), lambda job, _: job.trainable_parameters, "parameters that are trained"),
-    Quantity("frozen", (), lambda job, _: job.frozen_parameters, "parameters that are not trained"),
+    Quantity(
+        "unquantized", (), lambda job, _: job.architecture.parameters - job.quantized_parameters,
+        "parameters held in the precision of compute",
+    ),  # fmt: skip
+    Quantity("quantized", (), lambda job, _: job.quantized_parameters, "parameters of a 4-bit base"),
+    Quantity("largest_quantized", (), lambda job, _: job.largest_quantized, "the largest tensor of a 4-bit base"),
     Quantity("partition", LAYOUT, _partition, "trainable parameters over the ranks that share them"),
     Quantity("touched", LAYOUT, _touched, "elements of the tensors that touch one rank's partition"),
     Quantity("largest_tensor", (), lambda job, _: job.architecture.largest_tensor, "the largest single tensor"),
+    Quantity("largest_trainable", (), lambda job, _: job.largest_trainable, "the largest tensor with a gradient"),
     Quantity("owned_slice", LAYOUT, _owned_slice, "the largest slice of one tensor that a rank owns"),
     Quantity("largest_layer", (), lambda job, _: job.architecture.largest_layer, "parameters of the largest layer"),
     Quantity("sharded_tensor", LAYOUT, _sharded_tensor, "the largest tensor over the ranks that share it"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from planner import hardware_catalog
 from planner.architecture.activations import ActivationSettings, activations
+from planner.architecture.adapters import with_adapters
 from planner.architecture.catalog_models import catalog_model
 from planner.architecture.flops import model_flops
 from planner.architecture.importer import architecture_from_config
@@ -41,6 +42,9 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
     """The job of a validated file; names are looked up in the shipped catalogs and in `catalogs`."""
     techniques = read_techniques(catalogs)
     architecture = _placed(document, ("model",), lambda: _architecture(job_file, document))
+    rank = job_file.training.adapter_rank
+    if rank is not None:
+        architecture = with_adapters(architecture, rank)
     cluster, notes = _cluster(job_file.cluster, document)
     training = _training(job_file.training, document)
     runtime = _placed(document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime))
@@ -50,6 +54,9 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         attention=training.attention,
         loss=training.loss,
         kernels=training.kernels,
+        method=training.method,
+        lora_rank=rank or 0,
+        adapter_bytes=training.precision.compute_bytes,  # the engine casts adapters to the precision of compute
     )
     if training.precision.peak not in cluster.gpu.peak:
         raise document.error(
@@ -171,10 +178,6 @@ def _overridden(node: Node, settings: ClusterSettings) -> tuple[Node, list[str]]
 
 def _training(settings: TrainingSettings, document: Document) -> Training:
     """The training settings with precision and optimizer looked up."""
-    if settings.method_name != "full":
-        raise document.error(
-            ("training", "method"), f"method {settings.method_name} cannot be planned with this version", "full"
-        )
     optimizer = _placed(document, ("training", "optimizer"), lambda: hardware_catalog.optimizer(settings.optimizer))
     for key, known in (("loss", LOSSES), ("kernels", KERNELS)):
         value = getattr(settings, key)

@@ -72,7 +72,8 @@ def test_the_parameters_of_a_model_known_by_its_size() -> None:
     found = job()
     assert elements("parameters", found, Layout()) == 30_000_000
     assert elements("trainable", found, Layout()) == 30_000_000
-    assert elements("frozen", found, Layout()) == 0
+    assert elements("unquantized", found, Layout()) == 30_000_000
+    assert elements("quantized", found, Layout()) == 0
     assert elements("one", found, Layout()) == 1
 
 

@@ -37,7 +37,8 @@ def _inner(block: FeedForward, width: int, settings: ActivationSettings) -> int:
 def _activation(block: FeedForward, settings: ActivationSettings) -> int:
     """Bytes per inner element that the activation keeps, its result included."""
     element = settings.element
-    return {"relu": element, "relu2": 2 * element, "gelu_python": 5 * element}.get(block.activation, 2 * element)
+    kept = {"relu": element, "relu2": 2 * element, "gelu_python": 5 * element, "swiglu_clamped": 5 * element}
+    return {**kept, "xielu": 5 * element + 1}.get(block.activation, 2 * element)
 
 
 def _experts_stored(block: FeedForward, hidden: int, settings: ActivationSettings) -> Amount:

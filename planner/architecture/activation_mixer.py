@@ -42,6 +42,8 @@ def _query_key_norm(attention: Attention, settings: ActivationSettings) -> Amoun
         return Amount()
     width = (attention.heads + attention.kv_heads) * attention.head_dim
     rows = attention.heads + attention.kv_heads if attention.qk_norm == "per_head" else 2
+    if attention.qk_norm_native:
+        return Amount(0, (0 if attention.fused_qkv else settings.element * width) + 4 * rows)
     if settings.kernels != "huggingface":
         return Amount(0, settings.element * width + 4 * rows)
     product = 0 if settings.frozen else (4 if attention.qk_norm_fp32 else settings.element)
@@ -65,12 +67,33 @@ def _probabilities(attention: Attention, settings: ActivationSettings) -> Amount
         return Amount()
     if settings.attention == "eager":
         return Amount(0, _repeats(attention, settings) - 4 * attention.heads + _softmax(attention, settings))
+    if _unequal(attention):
+        return Amount(0, _decomposed(attention, settings))
     mask = 2 * settings.sequence_length if settings.attention == "sdpa_masked" else 0
-    if attention.kind == "mla":
-        scaled = 2 * settings.element * attention.heads * (attention.nope_dim + attention.rotary_dim)
-        return Amount(0, 4 * attention.heads * (settings.sequence_length - 1) + scaled + mask)
     repeats = _repeats(attention, settings) if attention.kv_heads > 1 else 0  # a single head is repeated as a view
     return Amount(0, repeats + _relaid_output(attention, settings) + mask)
+
+
+def _unequal(attention: Attention) -> bool:
+    """Whether queries, keys and values differ in heads or in head size when they reach the kernel."""
+    if attention.kind == "mla":
+        return attention.nope_dim + attention.rotary_dim != attention.value_dim
+    return attention.shared_keys
+
+
+def _decomposed(attention: Attention, settings: ActivationSettings) -> int:
+    """What SDPA keeps, instead of the inputs of a fused kernel, where head counts or head sizes differ.
+
+    No fused kernel takes a single key head for many query heads, or on a CPU values narrower than keys: probabilities,
+    scaled queries and keys, and values stay in fp32 (torch 2.13, _scaled_dot_product_attention_math).
+    """
+    heads, element = attention.heads, settings.element
+    scores = 4 * heads * (settings.sequence_length - 1)
+    if attention.kind == "mla":
+        key = attention.nope_dim + attention.rotary_dim
+        inputs = element * heads * (2 * key + attention.nope_dim + attention.value_dim)
+        return scores + 4 * heads * (2 * key + attention.value_dim) - inputs
+    return scores + (4 - element) * (heads + 2) * attention.head_dim
 
 
 def _softmax(attention: Attention, settings: ActivationSettings) -> int:

@@ -59,6 +59,8 @@ def _with_traits(facts: Facts, attention: Attention) -> Attention:
         rotary_fp32=facts.flag("rotary_fp32"),
         split_copies=facts.flag("split_copies"),
         alibi=facts.flag("alibi"),
+        shared_keys=attention.kv_heads == 1 and attention.heads > 1 and facts.flag("shared_keys"),
+        qk_norm_native=normed and facts.word("norm", "rms") == "layer_norm",
     )
 
 

@@ -9,7 +9,8 @@ from planner.architecture.tensors import linear
 ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "swiglu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu",
     "gelu_new": "gelu_python", "gelu_fast": "gelu_python", "gelu_python": "gelu_python", "quick_gelu": "gelu",
-    "relu": "relu", "relu2": "relu2", "relu_squared": "relu2", "xielu": "silu",
+    "relu": "relu", "relu2": "relu2", "relu_squared": "relu2", "xielu": "xielu",
+    "swiglu_clamped": "swiglu_clamped",
 }
 
 

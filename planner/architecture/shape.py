@@ -38,8 +38,9 @@ class Attention:
     `softmax_fp32`: written-out scores are raised to fp32; `joined_rotary`: rotated and unrotated parts of a head are
     joined, even when the latter is empty; `rotary_interleaved`: the layer itself repeats the tables of cosines and
     sines; `rotary_fp32`: queries and keys are rotated in fp32; `split_copies`: queries, keys and values are copied out
-    of a fused projection, keys and values for every query head unless there is one of each (Falcon); `alibi`: a bias
-    that grows with the distance is added to the scores.
+    of a fused projection, keys and values for every query head unless there is one of each (Falcon); `shared_keys`: a
+    single key and value head goes to the kernel as it is, for all query heads; `alibi`: a bias that grows with the
+    distance is added to the scores; `qk_norm_native`: the norm over queries and keys is a native LayerNorm.
     """
 
     heads: int
@@ -65,6 +66,8 @@ class Attention:
     rotary_fp32: bool = False
     split_copies: bool = False
     alibi: bool = False
+    shared_keys: bool = False
+    qk_norm_native: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ class Recurrence:
 class FeedForward:
     """Dense or mixture-of-experts feed-forward block.
 
-    `activation` is `silu`, `gelu` (one kernel), `gelu_python` (tanh form written out), `relu`, `relu2`.
+    `activation` is `silu`, `gelu` (one kernel), `gelu_python` (tanh form written out), `relu`, `relu2`, `xielu`
+    (Apertus) or `swiglu_clamped` (both branches of GPT-OSS).
     Dense blocks have `experts == 0`. With experts, `width` is the width of one expert, `shared_width` the total width
     of the shared experts (0: none). `router_fp32_input` and `routing_weights_fp32` are traits of the model code.
     """
