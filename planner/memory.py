@@ -127,9 +127,24 @@ def _outside(job: Job) -> Iterable[MemoryTerm]:
         lambda values: found.tables.at(tokens(job, values)),
         (*PASSES, "recompute_start", "backward_end"),
     )
+    yield from _biases(job)
     yield _term("final norm, labels", lambda values: found.final.at(tokens(job, values)), ("loss",))
     yield _term(
         "logits and loss",
         lambda values: max(found.loss_forward.at(tokens(job, values)), found.loss_backward.at(tokens(job, values))),
         ("loss",),
     )
+
+
+def _biases(job: Job) -> Iterable[MemoryTerm]:
+    """Biases of relative positions, where the model has any: an input of every checkpointed layer."""
+    size = job.activations.biases.constant
+    if not size:
+        return
+
+    def checkpointed(values: Values) -> int:
+        return size if values["checkpoint_interval"] != 0 else 0
+
+    yield _term("relative positions", lambda values: size, ("forward",))
+    later = (*PASSES[1:], "recompute_start", "backward_end")
+    yield _term("relative positions of checkpointed layers", checkpointed, later, scope=("checkpoint_interval",))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from planner import hardware_catalog
 from planner.architecture.activations import ActivationSettings, activations
@@ -26,6 +27,7 @@ from planner.space import job_space
 from planner.techniques import Techniques, read_runtime, read_techniques
 from planner.units import GIB, format_bytes
 
+Found = TypeVar("Found")
 # Host memory of a machine that nobody described: what such workstations and servers carry per GPU at least.
 ASSUMED_HOST_MEMORY_PER_GPU = 64 * GIB
 # One socket of four DDR4-3200 channels: 4 × 25.6 GB/s.
@@ -82,7 +84,7 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
     )
 
 
-def _placed(document: Document, path: tuple[str | int, ...], read):  # type: ignore[no-untyped-def]
+def _placed(document: Document, path: tuple[str | int, ...], read: Callable[[], Found]) -> Found:
     """What `read` returns; its InputError without a place gets that of `path`."""
     try:
         return read()
@@ -214,16 +216,17 @@ def _training_notes(settings: TrainingSettings, architecture: Architecture) -> l
     return notes
 
 
-def _choices(job_file: JobFile, document: Document, techniques: Techniques):  # type: ignore[no-untyped-def]
+def _choices(job_file: JobFile, document: Document, techniques: Techniques) -> dict[str, tuple[Value, ...]]:
     """The user's pins and lists, checked against the technique catalog."""
-    for name in job_file.choices:
+    named = job_file.choices
+    for name in named:
         if name not in techniques.choices:
             raise document.error(
                 ("choices", name), f"unknown choice '{name}'", "one of " + ", ".join(techniques.choices),
                 nearest(name, techniques.choices), key=True,
             )  # fmt: skip
-        check_values(document, name, job_file.choices[name], techniques)
-    return dict(job_file.choices)
+        check_values(document, name, named[name], techniques)
+    return {name: tuple(value for value in values if isinstance(value, (int, str))) for name, values in named.items()}
 
 
 def check_values(document: Document, name: str, values: Iterable[object], techniques: Techniques) -> None:

@@ -42,14 +42,26 @@ def _activation(block: FeedForward, settings: ActivationSettings) -> int:
 
 
 def _experts_stored(block: FeedForward, hidden: int, settings: ActivationSettings) -> Amount:
-    """Grouped matrix products over the routed tokens, the router, and the shared expert."""
-    element, routed = settings.element, block.experts_per_token
+    """Matrix products over the routed tokens, the router, and the shared expert.
+
+    A loop over the experts indexes rows anew for each, which keeps one more row per routed token, and does without
+    the sorted order (8 bytes) of the grouped product.
+    """
+    element, routed = settings.element, _rows(block)
     tokens = routed * (2 * element * hidden + _expert_inner(block, settings) * block.width)
     weights = 8 * routed + 4 if block.routing_weights_fp32 else element * routed
-    router = 32 * routed + 4 * block.experts + weights + (4 * hidden if block.router_fp32_input else 0)
+    order = 32 * routed
+    if settings.experts == "loop":
+        tokens, order = tokens + routed * element * hidden, 24 * routed
+    router = order + 4 * block.experts + weights + (4 * hidden if block.router_fp32_input else 0)
     shared = _expert_inner(block, settings) * block.shared_width
     gated = element * hidden + element if block.shared_gate else 0
     return Amount(0, settings.element * hidden + tokens + router + shared + gated)
+
+
+def _rows(block: FeedForward) -> int:
+    """Expert rows per token."""
+    return block.experts if block.every_expert else block.experts_per_token
 
 
 def _expert_inner(block: FeedForward, settings: ActivationSettings) -> int:
@@ -96,16 +108,26 @@ def _experts_work(block: FeedForward, hidden: int, settings: ActivationSettings)
     """The combination of the routed outputs is the widest moment; fp32 routing weights make it fp32.
 
     A shared expert without a gate runs after the routed ones: its stored set does not exist yet in forward and is
-    gone in backward.
+    gone in backward. A loop does so for one expert's rows at a time (an even share of the tokens).
     """
-    element, stream = settings.element, settings.stream * hidden
-    rows = block.experts_per_token * hidden
+    element, stream, routed = settings.element, settings.stream * hidden, _rows(block)
+    if settings.experts == "loop":
+        return _loop_work(block, hidden, settings)
+    rows = routed * hidden
     wide = 4 if block.routing_weights_fp32 else element
-    late = 0 if block.shared_gate else _expert_inner(block, settings) * block.shared_width
+    late = 0 if block.shared_gate or block.shared_first else _expert_inner(block, settings) * block.shared_width
     gate = element * hidden if block.shared_gate else 0
     combine = (2 * element + 2 * wide) * rows
-    matrices = 4 * element * block.experts_per_token * block.width + element * rows
+    matrices = 4 * element * routed * block.width + element * rows
     alone = max(combine, matrices) + 2 * stream + gate
     recomputed = 3 * wide * rows + stream + gate - late
     backward = recomputed + (element * rows if block.routing_weights_fp32 else 0)
     return 2 * wide * rows + 3 * stream - late, alone, backward, recomputed
+
+
+def _loop_work(block: FeedForward, hidden: int, settings: ActivationSettings) -> tuple[int, int, int, int]:
+    """One expert's rows, and the sum over experts; in backward the sum's gradient and that of each gathered input."""
+    element, stream = settings.element, settings.stream * hidden
+    share = element * (3 * hidden + 4 * block.width) * _rows(block) // block.experts
+    backward = 3 * element * hidden + stream + share
+    return 3 * stream, 3 * stream + share, backward, backward

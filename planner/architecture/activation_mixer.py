@@ -126,9 +126,10 @@ def attention_work(attention: Attention, hidden: int, settings: ActivationSettin
     element, stream = settings.element, settings.stream * hidden
     heads, dim = attention.heads, max(attention.head_dim, attention.nope_dim + attention.rotary_dim)
     queries, keys = element * heads * dim, element * attention.kv_heads * dim
-    rope = 10 * element * heads * attention.rotary_dim if attention.rotary_fp32 else queries
+    joined = attention.rotary_dim < attention.head_dim
+    rope = (10 if joined else 5) * element * heads * attention.rotary_dim if attention.rotary_fp32 else queries
     alone = stream + element * hidden + 2 * queries + 2 * keys + rope
-    if settings.attention == "eager":
+    if settings.attention == "eager" or (settings.attention != "flash" and _unequal(attention)):
         return _written_out(attention, stream, queries, keys, alone, settings)
     rounded = -(-dim // 32) * 32
     expanded = 2 * queries if attention.kv_heads < heads else 0
@@ -142,10 +143,14 @@ def _written_out(
     """Workings of attention that writes its scores out: three copies at once, and two gradients of them.
 
     Scores raised to fp32 exist in 16 bits, in fp32, and as fp32 probabilities; a positional bias adds one more copy.
+    SDPA without a fused kernel does it all in fp32.
     """
     scores, element = attention.heads * settings.sequence_length, settings.element
     upcast = attention.softmax_fp32 and element == 2
     repeats = 2 * queries if attention.kv_heads < attention.heads else 0
+    if settings.attention != "eager":
+        working = max(alone, 12 * scores + stream + 3 * queries)
+        return 8 * scores + stream, working, 8 * scores + stream, 8 * scores + stream
     copies = (10 if upcast else 3 * element) + (element if attention.alibi else 0)
     working = max(alone, copies * scores + stream + queries + 2 * keys + repeats)
     backward = (6 if upcast else 2 * element) * scores + stream - queries

@@ -35,6 +35,7 @@ def activation_peaks(
     kept = [layer.boundary if checkpointed else layer.stored for layer in found.layers]
     standing = total([amount.scaled(count) for amount, count in zip(kept, counts, strict=True)])
     copies = total([layer.cached.scaled(count) for layer, count in zip(found.layers, counts, strict=True)])
+    standing += found.biases if checkpointed else Amount()
     forward, full = standing + (copies if checkpointed else Amount()), standing + found.outside
     final = forward + found.outside
     return ActivationPeaks(
@@ -49,7 +50,8 @@ def _forward(found: ModelActivations, standing: Amount, tokens: int, checkpointe
     def live(layer: LayerActivations) -> Amount:
         return layer.checkpointed_forward_live if checkpointed else layer.forward_live
 
-    return (standing + found.tables).at(tokens) + max(live(layer).at(tokens) for layer in found.layers)
+    biases = Amount() if checkpointed else found.biases
+    return (standing + found.tables + biases).at(tokens) + max(live(layer).at(tokens) for layer in found.layers)
 
 
 def _backward(found: ModelActivations, standing: Amount, tokens: int, checkpointed: bool) -> int:

@@ -44,6 +44,8 @@ class ModelActivations:
 
     `outside`: final norm, labels and `tables`, which stay until the first layer's backward: the rotary tables and the
     input of a norm over the embeddings.
+    `biases`: relative positions that all layers of a tower add to their scores, alive while the layers run forward, and
+    until backward where a layer is recomputed.
     `loss_forward`, `loss_backward`: the most that logits and loss hold in forward and in backward.
     `final_forward`, `final_backward`: what the final norm needs beyond everything stored, `outside` included.
     `tied_gradient_extra`: bytes of the further gradients of a tied embedding.
@@ -55,6 +57,7 @@ class ModelActivations:
     loss_backward: Amount
     tied_gradient_extra: int
     tables: Amount = Amount()
+    biases: Amount = Amount()
     final_forward: Amount = Amount()
     final_backward: Amount = Amount()
 
@@ -80,6 +83,7 @@ def activations(architecture: Architecture, settings: ActivationSettings) -> Mod
         loss_backward=backward.divided(settings.tensor_parallel),
         tied_gradient_extra=2 * table if architecture.tied and not settings.frozen else 0,
         tables=tables,
+        biases=_biases(architecture, settings),
         final_forward=Amount(0, max(final[0] * hidden - outside.per_token, 0)),
         final_backward=Amount(0, max(final[1] * hidden - outside.per_token, 0)),
     )
@@ -129,7 +133,17 @@ def _outside(architecture: Architecture, last: LayerKind, settings: ActivationSe
     positions = POSITIONS if any(tensor.role == "positions" for tensor in architecture.outside) else 0
     width = next((tensor.shape[-1] for tensor in architecture.outside if tensor.role == "embedding"), hidden)
     narrow = 2 * element * width if width != hidden else 0
-    return norm + Amount(0, read + LABELS + positions + narrow)
+    twice = 2 if any(group.tower == "encoder" for group in architecture.layers[:1]) and last.cross_attention else 1
+    return (norm + Amount(0, read)).scaled(twice) + Amount(0, LABELS + positions + narrow)
+
+
+def _biases(architecture: Architecture, settings: ActivationSettings) -> Amount:
+    """One bias per head for each pair of positions: one in an encoder, in a decoder one for each of its attentions."""
+    kinds = [group.kind for group in architecture.layers]
+    biased = [kind for kind in kinds if any("relative_attention_bias" in tensor.name for tensor in kind.tensors)]
+    towers = list({kind.cross_attention is not None: kind for kind in biased if kind.attention}.values())
+    scores = [kind.attention.heads * (2 if kind.cross_attention else 1) for kind in towers if kind.attention]
+    return Amount(settings.element * sum(scores) * settings.sequence_length**2)
 
 
 def _tables(kinds: list[LayerKind], settings: ActivationSettings) -> Amount:

@@ -55,7 +55,8 @@ class ActivationSettings:
     (also SDPA without a mask), `sdpa` (SDPA with an explicit mask that all layers share: keys and values are
     repeated), `sdpa_masked` (a padded batch: besides, each layer keeps a 16-bit copy of the mask) or `eager`.
     `loss`: `standard`, `chunked` (recomputed over `loss_chunk_tokens` tokens at a time) or `fused` (Liger).
-    `kernels`: `huggingface`, `liger` or `megatron`. `outputs_held`: the training loop keeps the model's output
+    `kernels`: `huggingface`, `liger` or `megatron`. `experts`: `grouped` (one matrix product over all experts' rows) or
+    `loop` (one expert after the other). `outputs_held`: the training loop keeps the model's output
     object, and with it the logits, during backward. `method`: `full`, `lora` or `qlora`; `lora_targets` names the
     adapted projections out of q, k, v, o, gate, up, down. `adapter_bytes`: bytes per adapter parameter (PEFT keeps
     them in fp32 unless told otherwise). `dropout`: whether the model's dropout is active;
@@ -68,6 +69,7 @@ class ActivationSettings:
     loss: str = "standard"
     loss_chunk_tokens: int = 1024
     kernels: str = "huggingface"
+    experts: str = "grouped"
     outputs_held: bool = False
     method: str = "full"
     lora_rank: int = 16

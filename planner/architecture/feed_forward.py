@@ -36,6 +36,8 @@ def experts_of(facts: Facts) -> FeedForward:
         shared_gate=bool(shared) and facts.flag("shared_gate"),
         router_fp32_input=facts.flag("router_fp32_input"),
         routing_weights_fp32=facts.flag("routing_weights_fp32", True),
+        shared_first=bool(shared) and facts.flag("shared_first"),
+        every_expert=facts.flag("every_expert"),
     )
 
 

@@ -92,7 +92,9 @@ class FeedForward:
     `activation` is `silu`, `gelu` (one kernel), `gelu_python` (tanh form written out), `relu`, `relu2`, `xielu`
     (Apertus) or `swiglu_clamped` (both branches of GPT-OSS).
     Dense blocks have `experts == 0`. With experts, `width` is the width of one expert, `shared_width` the total width
-    of the shared experts (0: none). `router_fp32_input` and `routing_weights_fp32` are traits of the model code.
+    of the shared experts (0: none). Traits of the model code: `router_fp32_input`, `routing_weights_fp32`;
+    `shared_first`: the shared experts run before the routed ones; `every_expert`: every expert runs on every token,
+    with an input of zeros where it is not chosen (Llama 4).
     """
 
     width: int
@@ -102,6 +104,8 @@ class FeedForward:
     experts_per_token: int = 0
     shared_width: int = 0
     shared_gate: bool = False
+    shared_first: bool = False
+    every_expert: bool = False
     router_fp32_input: bool = False
     routing_weights_fp32: bool = True
 

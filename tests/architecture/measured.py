@@ -77,7 +77,7 @@ class Run:
             method="lora" if "LoRA" in self.implementation else "full",
             lora_targets=("q", "v") if "q,v" in self.implementation else ("q", "k", "v", "o", "gate", "up", "down"),
             adapter_bytes=4 if "fp32" in self.implementation else 2,
-            dropout="dropout" in self.implementation or self.model == "blind/seed-oss",
+            dropout=self.implementation.endswith("dropout") or self.model == "blind/seed-oss",
             dropout_mask_bytes=2,
         )
 
