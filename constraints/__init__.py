@@ -18,6 +18,7 @@ from constraints import (
     precision_runs_on_the_gpu,
     quantized_weights_are_whole,
     techniques_do_not_conflict,
+    techniques_exist_in_the_runtime,
     techniques_have_what_they_need,
 )
 
@@ -26,6 +27,7 @@ ALL: tuple[ModuleType, ...] = (
     layout_fills_the_cluster,
     batch_divides_over_ranks,
     checkpoints_fit_the_layers,
+    techniques_exist_in_the_runtime,
     techniques_have_what_they_need,
     techniques_do_not_conflict,
     accumulation_dtype_suits_the_stage,

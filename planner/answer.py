@@ -21,7 +21,7 @@ def solution_answer(solution: Solution) -> Answer:
     answer = evaluation_answer(best, "optimal" if solution.proof.optimal else "feasible")
     answer["proof"] = proof_answer(solution.proof)
     answer["runner_up"] = runner_up_answer(best, solution.runner_up)
-    answer["deepspeed"] = configuration(best.job, best.plan)
+    answer["deepspeed"] = configuration(best.job, best.plan) if best.job.runtime.runtime == "deepspeed" else None
     return answer
 
 

@@ -65,11 +65,10 @@ def solve(
         raise
     _answer(form, lambda: solution_answer(solution), lambda colour: solution_text(solution, colour))
     if out is not None:
-        _write(out, force, {
-            "plan.json": _json(solution_answer(solution)),
-            "deepspeed.json": configuration_text(solution.best) + "\n",
-            "plan.txt": solution_text(solution),
-        })  # fmt: skip
+        files = {"plan.json": _json(solution_answer(solution)), "plan.txt": solution_text(solution)}
+        if job.runtime.runtime == "deepspeed":
+            files["deepspeed.json"] = configuration_text(solution.best) + "\n"
+        _write(out, force, files)
 
 
 @cli.command()

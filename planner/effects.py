@@ -61,7 +61,8 @@ def as_tuple(value: Any) -> Any:
 Moments = Annotated[tuple[Moment, ...], BeforeValidator(_moments)]
 Width = Literal[
     "compute", "accumulation", "communication", "master",
-    "optimizer_state", "optimizer_temporary", "optimizer_largest", "optimizer_traffic",
+    "storage", "reduce",
+    "optimizer_state", "torch_state", "optimizer_temporary", "optimizer_largest", "optimizer_traffic",
 ]  # fmt: skip
 BytesPerElement = Annotated[Width | Fraction, BeforeValidator(_bytes)]
 

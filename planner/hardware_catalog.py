@@ -149,6 +149,7 @@ class OptimizerEntry(Entry):
     temporary_bytes_of_largest: PerParameter = 0.0
     paged: bool = False
     newton_schulz_iterations: ZeroOrMore = 0
+    fixed_state_bytes: bool = False
 
 
 class CatalogFile(Record):

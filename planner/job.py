@@ -84,6 +84,16 @@ class Job:
         """Elements of the matrix that makes logits (the input embedding where tied)."""
         return self.architecture.vocabulary * self.architecture.hidden
 
+    @cached_property
+    def root_parameters(self) -> int:
+        """Elements of the tensors outside the layers."""
+        return sum(tensor.elements for tensor in self.architecture.outside)
+
+    @cached_property
+    def largest_trained_layer(self) -> int:
+        """Elements with gradients in the layer that has the most of them."""
+        return max(sum(t.elements for t in kind.tensors if t.trainable) for kind, _ in self.kind_counts)
+
     @property
     def embedding_parameters(self) -> int:
         """Elements of the input embedding, whose gradient comes last; 0 where it takes none."""
@@ -218,11 +228,20 @@ class Job:
             "communication": Fraction(precision.compute_bytes),
             "master": Fraction(4),
             "optimizer_state": Fraction(str(self.training.optimizer.state_bytes_per_parameter)),
+            "storage": Fraction(self.storage_bytes),
+            "reduce": Fraction(self.storage_bytes),
+            "torch_state": Fraction(str(self.training.optimizer.state_bytes_per_parameter))
+            * (Fraction(self.storage_bytes, 4) if not self.training.optimizer.fixed_state_bytes else 1),
             "optimizer_temporary": Fraction(str(self.training.optimizer.temporary_bytes_per_parameter)),
             "optimizer_largest": Fraction(str(self.training.optimizer.temporary_bytes_of_largest)),
             "optimizer_traffic": Fraction(str(self.training.optimizer.step_bytes_per_parameter))
             + (precision.compute_bytes if precision.master_bytes else 0),
         }
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes per parameter of what a runtime without separate master weights keeps: fp32 unless all is 16-bit."""
+        return self.training.precision.master_bytes or self.training.precision.compute_bytes
 
     def dtype_bytes(self, dtype: str) -> Fraction:
         """Bytes of one element of `dtype`."""

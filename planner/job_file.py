@@ -159,7 +159,9 @@ class TrainingSettings(Record):
         Discriminator(_shape),
         BeforeValidator(_batch),
     ] = Field(description="sequences for one optimizer update, or {min: 32, max: 128}")
-    precision: Literal["fp32", "fp16", "bf16", "fp8"] = Field("bf16", description="number format of the computation")
+    precision: Literal["fp32", "fp16", "bf16", "pure-bf16", "fp8"] = Field(
+        "bf16", description="number format of the computation"
+    )
     optimizer: Name = Field("adamw", description="name of an optimizer in the catalog")
     method: Annotated[
         Annotated[Literal["full"], Tag(_TEXT)] | Annotated[AdapterMethod, Tag(_MAPPING)],

@@ -75,7 +75,7 @@ def _live(job: Job) -> Iterable[MemoryTerm]:
     def forward(values: Values) -> int:
         checkpointed, count = values["checkpoint_interval"] != 0, tokens(job, values)
         layer = largest(lambda layer: layer.checkpointed_forward_live if checkpointed else layer.forward_live, count)
-        return max(layer, (found.final + found.final_forward).at(count))
+        return max(layer + found.embedded.at(count), (found.final + found.final_forward).at(count))
 
     def start(values: Values) -> int:
         count = tokens(job, values)

@@ -35,6 +35,7 @@ class Optimizer:
     bytes that a step allocates for every parameter it updates at once; `temporary_bytes_of_largest`: bytes per element
     of the largest tensor only. `step_flops_per_parameter`, `step_bytes_per_parameter`: FLOP and bytes of device memory
     traffic of one update, without the write of a 16-bit copy. `paged`: states may live in host memory.
+    `fixed_state_bytes`: the states' size does not follow the parameters' precision (8-bit and factored states).
     `newton_schulz_iterations`: rounds on whole matrices, 0 for an optimizer that works element by element.
     """
 
@@ -46,5 +47,6 @@ class Optimizer:
     temporary_bytes_of_largest: float = 0.0
     paged: bool = False
     newton_schulz_iterations: int = 0
+    fixed_state_bytes: bool = False
     summary: str = ""
     assumptions: tuple[str, ...] = ()

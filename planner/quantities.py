@@ -113,7 +113,9 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("parameters", (), lambda job, _: job.architecture.parameters, "all parameters of the model"),
     Quantity("trainable", (), lambda job, _: job.trainable_parameters, "parameters that are trained"),
     Quantity(
-        "unquantized", (), lambda job, _: job.architecture.parameters - job.quantized_parameters,
+        "unquantized",
+        (),
+        lambda job, _: job.architecture.parameters - job.quantized_parameters,
         "parameters held in the precision of compute",
     ),  # fmt: skip
     Quantity("quantized", (), lambda job, _: job.quantized_parameters, "parameters of a 4-bit base"),
@@ -125,6 +127,16 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("owned_slice", LAYOUT, _owned_slice, "the largest slice of one tensor that a rank owns"),
     Quantity("largest_layer", (), lambda job, _: job.architecture.largest_layer, "parameters of the largest layer"),
     Quantity("sharded_tensor", LAYOUT, _sharded_tensor, "the largest tensor over the ranks that share it"),
+    Quantity("root", (), lambda job, _: job.root_parameters, "parameters outside the layers"),
+    Quantity(
+        "inside",
+        (),
+        lambda job, _: job.architecture.parameters - job.root_parameters,
+        "parameters of the layers",
+    ),  # fmt: skip
+    Quantity("two_layers", (), lambda job, _: 2 * job.architecture.largest_layer, "two of the largest layers"),
+    Quantity("trained_layer", (), lambda job, _: job.largest_trained_layer, "what is trained of the largest layer"),
+    Quantity("trained_head", (), lambda job, _: job.head_parameters * job.trains_embedding, "the head, if trained"),
     Quantity("head", (), lambda job, _: job.head_parameters, "the matrix that makes logits"),
     Quantity("reduce_bucket", (), lambda job, _: job.reduce_bucket_size, "elements of the gradient bucket"),
     Quantity("prefetch_bucket", (), lambda job, _: job.prefetch_bucket_size, "elements gathered ahead (stage 3)"),

@@ -240,7 +240,9 @@ def _assumptions(console: Console, evaluation: Evaluation) -> None:
 
 
 def _configuration(console: Console, evaluation: Evaluation) -> None:
-    """The DeepSpeed JSON."""
+    """The DeepSpeed JSON, where that is the runtime."""
+    if evaluation.job.runtime.runtime != "deepspeed":
+        return
     console.print("\nDeepSpeed configuration")
     console.print(configuration_text(evaluation), soft_wrap=True)
 

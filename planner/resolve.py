@@ -52,7 +52,7 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
     runtime = _placed(document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime))
     settings = ActivationSettings(
         sequence_length=training.sequence_length,
-        precision=training.precision.dtype,
+        precision="autocast" if runtime.autocast and training.precision.master_bytes else training.precision.dtype,
         attention=training.attention,
         loss=training.loss,
         kernels=training.kernels,

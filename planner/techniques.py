@@ -69,7 +69,11 @@ class ChoiceEntry(BaseModel):
 
 
 class RuntimeEntry(BaseModel):
-    """A runtime: what it allocates and sends whatever the plan, and the margin its allocator needs."""
+    """A runtime: what it allocates and sends whatever the plan, and the margin its allocator needs.
+
+    `choices` names the values that the runtime has; `autocast` says that 16-bit training keeps fp32 weights in the
+    layers and casts them for every product.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -83,6 +87,8 @@ class RuntimeEntry(BaseModel):
     host_margin_source: str
     cpu_optimizers: tuple[str, ...] = ()
     cpu_optimizers_source: str = ""
+    autocast: bool = False
+    choices: dict[str, OneOrMore] = Field(default_factory=dict)
     effects: tuple[AnyEffect, ...]
 
 

@@ -280,6 +280,7 @@ def test_precisions() -> None:
         "fp16": (2, 2, 4, "fp16", "fp16"),
         "bf16": (2, 2, 4, "bf16", "bf16"),
         "fp8": (2, 2, 4, "bf16", "fp8"),
+        "pure-bf16": (2, 2, 0, "bf16", "bf16"),
     }
 
 
@@ -328,7 +329,7 @@ def test_optimizer_traffic_by_hand() -> None:
         (lambda: catalog.gpu(""), "unknown GPU ''"),
         (lambda: catalog.node("dgx-h1000"), "unknown node 'dgx-h1000'; did you mean 'dgx-h100'?"),
         (lambda: catalog.link("nvlink9"), "unknown link 'nvlink9'; did you mean 'nvlink5'?"),
-        (lambda: catalog.precision("int8"), "unknown precision 'int8'; one of fp32, fp16, bf16, fp8"),
+        (lambda: catalog.precision("int8"), "unknown precision 'int8'; one of fp32, fp16, bf16, fp8, pure-bf16"),
         (lambda: catalog.optimizer("adamw8bit"), "unknown optimizer 'adamw8bit'; did you mean 'adamw-8bit'?"),
         (lambda: catalog.entries("gpu"), "unknown kind of catalog entry 'gpu'; did you mean 'gpus'?"),
     ],

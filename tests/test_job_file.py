@@ -190,13 +190,13 @@ def test_every_way_to_say_it() -> None:
         (
             "choices:",
             "  precision: bf61\nchoices:",
-            "11:14: training.precision: 'bf61' is not valid; expected one of fp32, fp16, bf16, fp8; "
+            "11:14: training.precision: 'bf61' is not valid; expected one of fp32, fp16, bf16, pure-bf16, fp8; "
             "did you mean 'bf16'?",
         ),
         (
             "choices:",
             "  precision: [bf16]\nchoices:",
-            "11:14: training.precision: a list stands here; expected one of fp32, fp16, bf16, fp8",
+            "11:14: training.precision: a list stands here; expected one of fp32, fp16, bf16, pure-bf16, fp8",
         ),
         (
             "choices:",

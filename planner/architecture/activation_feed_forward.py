@@ -78,8 +78,9 @@ def feed_forward_work(
         return _experts_work(block, hidden, settings)
     element, stream, norm = settings.element, settings.stream * hidden, settings.element * hidden
     inner = element * block.width
-    forward = stream + norm + (inner if block.activation == "relu" and not block.gated else 0)
-    alone = _alone(kind, block) * inner + stream + norm + (norm if _three_streams(kind, block) else 0)
+    replaced = block.activation == "relu" and not block.gated
+    forward = inner if replaced else stream + norm
+    alone = _alone(kind, block) * inner + stream + _outputs(kind, block) * norm
     backward = _backward(block, settings) * inner + stream
     return forward, alone, backward, backward
 
@@ -92,9 +93,11 @@ def _alone(kind: LayerKind, block: FeedForward) -> int:
     return 4 if block.activation == "gelu_python" else 2
 
 
-def _three_streams(kind: LayerKind, block: FeedForward) -> bool:
-    """Two norm outputs beside the stream: parallel blocks with a norm each, or a stream that ReLU blocks hold."""
-    return (kind.parallel and kind.norms > 1 and not kind.attention_first) or block.activation == "relu"
+def _outputs(kind: LayerKind, block: FeedForward) -> int:
+    """Norm outputs beside the stream: two of parallel blocks with a norm each, none where OPT's code names it anew."""
+    if block.activation == "relu" and not block.gated:
+        return 0
+    return 2 if kind.parallel and kind.norms > 1 and not kind.attention_first else 1
 
 
 def _backward(block: FeedForward, settings: ActivationSettings) -> int:

@@ -51,7 +51,7 @@ def _forward(found: ModelActivations, standing: Amount, tokens: int, checkpointe
         return layer.checkpointed_forward_live if checkpointed else layer.forward_live
 
     biases = Amount() if checkpointed else found.biases
-    return (standing + found.tables + biases).at(tokens) + max(live(layer).at(tokens) for layer in found.layers)
+    return (standing + found.tables + found.embedded + biases).at(tokens) + max(live(layer).at(tokens) for layer in found.layers)
 
 
 def _backward(found: ModelActivations, standing: Amount, tokens: int, checkpointed: bool) -> int:

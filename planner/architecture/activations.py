@@ -46,6 +46,7 @@ class ModelActivations:
     input of a norm over the embeddings.
     `biases`: relative positions that all layers of a tower add to their scores, alive while the layers run forward, and
     until backward where a layer is recomputed.
+    `embedded`: embeddings of words and positions, which the model code still names while the layers run forward.
     `loss_forward`, `loss_backward`: the most that logits and loss hold in forward and in backward.
     `final_forward`, `final_backward`: what the final norm needs beyond everything stored, `outside` included.
     `tied_gradient_extra`: bytes of the further gradients of a tied embedding.
@@ -58,6 +59,7 @@ class ModelActivations:
     tied_gradient_extra: int
     tables: Amount = Amount()
     biases: Amount = Amount()
+    embedded: Amount = Amount()
     final_forward: Amount = Amount()
     final_backward: Amount = Amount()
 
@@ -73,7 +75,7 @@ def activations(architecture: Architecture, settings: ActivationSettings) -> Mod
     hidden, last = architecture.hidden, kinds[-1]
     forward, backward = loss_amounts(architecture, settings)
     outside, tables = _outside(architecture, last, settings), _tables(kinds, settings)
-    tables += _embedding_norm(architecture, settings)
+    tables += _embedding_norm(architecture, settings) + _encoder_norm(architecture, settings)
     final = final_norm_work(last.norm, last.norm_offset, settings)
     table = settings.element * architecture.vocabulary * hidden
     return ModelActivations(
@@ -84,6 +86,7 @@ def activations(architecture: Architecture, settings: ActivationSettings) -> Mod
         tied_gradient_extra=2 * table if architecture.tied and not settings.frozen else 0,
         tables=tables,
         biases=_biases(architecture, settings),
+        embedded=_embedded(architecture, settings),
         final_forward=Amount(0, max(final[0] * hidden - outside.per_token, 0)),
         final_backward=Amount(0, max(final[1] * hidden - outside.per_token, 0)),
     )
@@ -133,8 +136,25 @@ def _outside(architecture: Architecture, last: LayerKind, settings: ActivationSe
     positions = POSITIONS if any(tensor.role == "positions" for tensor in architecture.outside) else 0
     width = next((tensor.shape[-1] for tensor in architecture.outside if tensor.role == "embedding"), hidden)
     narrow = 2 * element * width if width != hidden else 0
-    twice = 2 if any(group.tower == "encoder" for group in architecture.layers[:1]) and last.cross_attention else 1
-    return (norm + Amount(0, read)).scaled(twice) + Amount(0, LABELS + positions + narrow)
+    return norm + Amount(0, read + LABELS + positions + narrow)
+
+
+def _encoder_norm(architecture: Architecture, settings: ActivationSettings) -> Amount:
+    """What an encoder's own final norm and its readers keep while the decoder runs."""
+    kind, hidden = architecture.layers[0].kind, architecture.hidden
+    if not {"encoder", "decoder"} <= {group.tower for group in architecture.layers} or reads_stream(kind):
+        return Amount()
+    norm = norm_stored(kind.norm, kind.norm_offset, hidden, settings, keeps_stream=True)
+    return norm + Amount(0, settings.element * hidden)
+
+
+def _embedded(architecture: Architecture, settings: ActivationSettings) -> Amount:
+    """Decoders with a table of positions keep both terms of their sum; encoders make it in a module of its own."""
+    table = any(tensor.role == "positions" for tensor in architecture.outside)
+    attention = architecture.layers[-1].kind.attention
+    if not table or attention is None or not attention.causal or attention.rotary_dim:
+        return Amount()
+    return Amount(0, 2 * settings.stream * architecture.hidden)
 
 
 def _biases(architecture: Architecture, settings: ActivationSettings) -> Amount:
