@@ -37,7 +37,12 @@ def test_fsdp2_divides_everything(precision: str, moment: str, wanted: float) ->
     assert states("fsdp2", precision, moment, 3) == pytest.approx(wanted, rel=1e-3)
 
 
-@pytest.mark.parametrize("runtime", ["ddp", "fsdp2"])
+def test_fsdp1_keeps_its_gradients() -> None:
+    """Two ranks: (4 + 4 + 8) / 2 between steps too."""
+    assert states("fsdp1", "bf16", "forward", 3) == pytest.approx(8.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("runtime", ["ddp", "fsdp1", "fsdp2"])
 def test_a_plan_is_found_and_proven(runtime: str) -> None:
     solution = solve(job(training={"runtime": runtime}))
     assert solution.proof.optimal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.architecture.activation_norm import reads_stream
 from planner.architecture.amount import ActivationSettings, Amount
 from planner.architecture.shape import FeedForward, LayerKind
 
@@ -94,8 +95,11 @@ def _alone(kind: LayerKind, block: FeedForward) -> int:
 
 
 def _outputs(kind: LayerKind, block: FeedForward) -> int:
-    """Norm outputs beside the stream: two of parallel blocks with a norm each, none where OPT's code names it anew."""
-    if block.activation == "relu" and not block.gated:
+    """Norm outputs beside the stream: two of parallel blocks with a norm each, none where that is the stream itself.
+
+    Nor is there one in OPT, whose code gives its name to what follows.
+    """
+    if reads_stream(kind) or (block.activation == "relu" and not block.gated):
         return 0
     return 2 if kind.parallel and kind.norms > 1 and not kind.attention_first else 1
 

@@ -64,6 +64,9 @@ class Run:
     def config(self) -> dict[str, Any]:
         """Configuration with the measured number of layers; of DeepSeek's the first is dense."""
         config = dict(configurations()[self.model])
+        if "dec_seq" in self.implementation:  # an encoder-decoder: `layers` of one tower, two of the other
+            encoder, decoder = (self.layers, 2) if " enc " in self.implementation else (2, self.layers)
+            return {**config, "num_layers": encoder, "num_decoder_layers": decoder}
         key = next((key for key in LAYER_KEYS if key in config), "num_hidden_layers")
         dense = {"first_k_dense_replace": 1} if "first_k_dense_replace" in config else {}
         return {**config, key: self.layers, **dense}
