@@ -28,7 +28,7 @@ def activation_terms(job: Job) -> tuple[MemoryTerm, ...]:
     The first `checkpoint_count × checkpoint_interval` layers keep only the input of each segment; in backward one
     segment at a time is made again. Kept layers come later in the model, so their activations are gone by then.
     """
-    return tuple(_kept(job)) + tuple(_live(job)) + tuple(_boundaries(job)) + tuple(_outside(job))
+    return tuple(_kept(job)) + tuple(_cached(job)) + tuple(_live(job)) + tuple(_boundaries(job)) + tuple(_outside(job))
 
 
 def tokens(job: Job, values: Values) -> int:
@@ -52,6 +52,18 @@ def _kept(job: Job) -> Iterable[MemoryTerm]:
         return full - sum(stored * recomputed for stored, recomputed in dropped)
 
     yield _term("activations of kept layers", body, PASSES, measures=tuple(job.recomputed_kinds))
+
+
+def _cached(job: Job) -> Iterable[MemoryTerm]:
+    """Checkpointed layers under autocast: its cache holds their 16-bit weights until the forward pass ends."""
+    sizes = {name: job.activations_of(kind).cached.constant for name, kind in job.recomputed_kinds.items()}
+
+    def body(values: Values) -> int:
+        return sum(size * whole(values, name) for name, size in sizes.items())
+
+    if any(sizes.values()):
+        name = "16-bit weights cached by autocast"
+        yield _term(name, body, ("forward", "loss"), scope=(), measures=tuple(sizes))
 
 
 def _boundaries(job: Job) -> Iterable[MemoryTerm]:

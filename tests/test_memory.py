@@ -44,3 +44,15 @@ def test_a_quantized_base_takes_about_half_a_byte() -> None:
     quantized = found.quantized_parameters
     assert lines["parameters"] == 2 * (found.architecture.parameters - quantized)
     assert lines["4-bit base"] == -(-quantized * 51587 // 100000)
+
+
+def test_autocast_caches_the_weights_of_checkpointed_layers() -> None:
+    """Four layers checkpointed: two bytes for each weight of their linear layers until the forward pass ends."""
+    found = job(training={"runtime": "ddp"})
+    moments = {m.name: m for m in ledger(found, plan(found, checkpoint_count=4, checkpoint_interval=1))["gpu"].moments}
+    lines = {name: {line.name: line.bytes for line in moments[name].lines} for name in ("forward", "loss", "backward_end")}
+    kind = found.layer_kinds[0]
+    matrices = sum(tensor.elements for tensor in kind.tensors if len(tensor.shape) == 2)
+    name = "16-bit weights cached by autocast"
+    assert lines["forward"][name] == lines["loss"][name] == 4 * 2 * matrices
+    assert name not in lines["backward_end"]

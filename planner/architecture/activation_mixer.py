@@ -126,15 +126,33 @@ def attention_work(attention: Attention, hidden: int, settings: ActivationSettin
     element, stream = settings.element, settings.stream * hidden
     heads, dim = attention.heads, max(attention.head_dim, attention.nope_dim + attention.rotary_dim)
     queries, keys = element * heads * dim, element * attention.kv_heads * dim
-    joined = attention.rotary_dim < attention.head_dim
-    rope = (10 if joined else 5) * element * heads * attention.rotary_dim if attention.rotary_fp32 else queries
+    rotated = element * attention.rotary_dim * (4 * heads + 6 * attention.kv_heads)
+    rope = rotated if attention.rotary_fp32 else queries
     alone = stream + element * hidden + 2 * queries + 2 * keys + rope
-    if settings.attention == "eager" or (settings.attention != "flash" and _unequal(attention)):
+    if settings.attention not in ("flash", "eager") and _unequal(attention):
+        return _decomposed_work(attention, stream, hidden, settings)
+    if settings.attention == "eager":
         return _written_out(attention, stream, queries, keys, alone, settings)
     rounded = -(-dim // 32) * 32
     expanded = 2 * queries if attention.kv_heads < heads else 0
     backward = stream + 4 * heads * (rounded + 1) + queries + 2 * keys + expanded
     return stream, alone, backward, backward
+
+
+def _decomposed_work(
+    attention: Attention, stream: int, hidden: int, settings: ActivationSettings
+) -> tuple[int, int, int, int]:
+    """Workings of SDPA without a fused kernel: scores and probabilities in fp32, and the inputs once more.
+
+    Queries and keys exist as they came, in fp32, and scaled; values as they came and in fp32.
+    """
+    key = attention.nope_dim + attention.rotary_dim if attention.kind == "mla" else attention.head_dim
+    pair = (attention.heads + attention.kv_heads) * key
+    values = attention.kv_heads * (attention.value_dim or key)
+    scores = 4 * attention.heads * settings.sequence_length
+    beside = settings.element * (pair + values) + 4 * pair
+    alone = 2 * scores + beside + 4 * (pair + values) + stream + settings.element * hidden
+    return scores + beside + stream, alone, 2 * scores + stream, 2 * scores + stream
 
 
 def _written_out(
@@ -143,14 +161,10 @@ def _written_out(
     """Workings of attention that writes its scores out: three copies at once, and two gradients of them.
 
     Scores raised to fp32 exist in 16 bits, in fp32, and as fp32 probabilities; a positional bias adds one more copy.
-    SDPA without a fused kernel does it all in fp32.
     """
     scores, element = attention.heads * settings.sequence_length, settings.element
     upcast = attention.softmax_fp32 and element == 2
     repeats = 2 * queries if attention.kv_heads < attention.heads else 0
-    if settings.attention != "eager":
-        working = max(alone, 12 * scores + stream + 3 * queries)
-        return 8 * scores + stream, working, 8 * scores + stream, 8 * scores + stream
     copies = (10 if upcast else 3 * element) + (element if attention.alibi else 0)
     working = max(alone, copies * scores + stream + queries + 2 * keys + repeats)
     backward = (6 if upcast else 2 * element) * scores + stream - queries

@@ -50,8 +50,8 @@ def _forward(found: ModelActivations, standing: Amount, tokens: int, checkpointe
     def live(layer: LayerActivations) -> Amount:
         return layer.checkpointed_forward_live if checkpointed else layer.forward_live
 
-    biases = Amount() if checkpointed else found.biases
-    return (standing + found.tables + found.embedded + biases).at(tokens) + max(live(layer).at(tokens) for layer in found.layers)
+    named = found.embedded + (Amount() if checkpointed else found.biases)
+    return (standing + found.tables + named).at(tokens) + max(live(layer).at(tokens) for layer in found.layers)
 
 
 def _backward(found: ModelActivations, standing: Amount, tokens: int, checkpointed: bool) -> int:

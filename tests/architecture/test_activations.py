@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from measured import configurations, stored_sets
 
+from planner.architecture.activation_feed_forward import feed_forward_stored
 from planner.architecture.activations import ActivationSettings, Amount, LayerActivations, activations
 from planner.architecture.importer import architecture_from_config
 
@@ -86,6 +88,31 @@ def test_tensor_parallelism_divides_norms_only_with_the_sequence() -> None:
     assert (abs(shared - 17425) <= 4, whole) == (True, 46104)
 
 
+def test_a_loop_over_experts_keeps_one_more_row_per_routed_token() -> None:
+    # Mixtral in small, two of eight experts: one more row 2 x 2h, no sorted order - 2 x 8
+    config = {**LLAMA, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    grouped, loop = layer(config).stored.per_token, layer(config, experts="loop").stored.per_token
+    assert loop - grouped == 2 * 2 * 4096 - 2 * 8
+
+
+def test_every_expert_of_llama_4_runs_on_every_token() -> None:
+    # 16 experts instead of one: 15 x (4h + 8f + 34) more than if tokens were routed, with h = 5120 and f = 8192
+    shape = architecture_from_config({"model_type": "llama4_text", "num_hidden_layers": 1})
+    block = shape.layers[0].kind.feed_forward
+    assert block is not None
+    settings = ActivationSettings(sequence_length=SEQUENCE)
+    routed = feed_forward_stored(replace(block, every_expert=False), 5120, settings)
+    everywhere = feed_forward_stored(block, 5120, settings)
+    assert (everywhere - routed).per_token == 15 * (4 * 5120 + 8 * 8192 + 34)
+
+
+def test_attention_without_a_fused_kernel_keeps_its_probabilities() -> None:
+    # Falcon 7B, a = 71, d = 64, S = 1088, one key head for all: 4aS - 4a, and 2 bytes more for each of 73 heads
+    config = {"model_type": "falcon", "num_hidden_layers": 2}
+    flash, plain = layer(config).stored.per_token, layer(config, attention="sdpa").stored.per_token
+    assert plain - flash == 4 * 71 * 1087 + 2 * 73 * 64
+
+
 def test_encoder_decoder_with_written_out_attention() -> None:
     # T5-3B, h = 1024, ad = 4096, f = 16384, 2aS = 32768: encoder 20h + 8ad + 2aS + 2f + 8; the decoder's layer has one
     # more norm (10h + 4) and a cross-attention (8ad + 2aS)
@@ -133,6 +160,20 @@ def test_outside_is_final_norm_tables_and_labels() -> None:
     # 8h + 4 + 8 per token; 4r for each position with r = 128
     found = activations(architecture_from_config(LLAMA), ActivationSettings(sequence_length=SEQUENCE))
     assert found.outside == Amount(4 * 128 * SEQUENCE, 8 * 4096 + 12)
+
+
+def test_relative_positions_stay_for_checkpoints() -> None:
+    # T5-3B: encoder one, decoder two (its own and across) biases of 2 bytes for 32 heads and 512 x 512 positions
+    settings = ActivationSettings(sequence_length=512, attention="eager")
+    found = activations(architecture_from_config(configurations()["google-t5/t5-3b"]), settings)
+    assert found.biases == Amount(3 * 2 * 32 * 512 * 512)
+
+
+def test_embeddings_of_words_and_positions_stay_during_forward() -> None:
+    settings = ActivationSettings(sequence_length=SEQUENCE)
+    positions = activations(architecture_from_config(configurations()["facebook/opt-13b"]), settings)
+    none = activations(architecture_from_config(LLAMA), settings)
+    assert (positions.embedded, none.embedded) == (Amount(0, 4 * 5120), Amount())
 
 
 def test_tied_embedding_has_two_more_gradients() -> None:

@@ -17,20 +17,21 @@ BEYOND = {
     # The settings know layers that are kept and layers that are recomputed, none of which a part is kept.
     "SAC": "selective recomputation",
 }
-# The first forward of a checkpointed BERT layer counts a norm output that is the stream itself; never the highest peak.
-WIDER = {("google-bert/bert-large-uncased", "forward_layers"): 0.09}
+# 1024 tokens of width 1024: the measurement takes the inner gradient (1024 x 16384) for that of a weight of that shape.
+WIDER = {("google-t5/t5-3b", "backward_layers"): 0.06}
 RUNS = [run for run in runs() if not any(word in run.implementation for word in BEYOND)]
 
 
 @cache
-def architecture(model: str, layers: int) -> Architecture:
-    run = next(run for run in RUNS if (run.model, run.layers) == (model, layers))
+def architecture(model: str, layers: int, implementation: str) -> Architecture:
+    wanted = (model, layers, implementation)
+    run = next(run for run in RUNS if (run.model, run.layers, run.implementation) == wanted)
     return architecture_from_config(run.config())
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_activation_peaks_are_those_of_the_model_code(run: Run) -> None:
-    shape = architecture(run.model, run.layers)
+    shape = architecture(run.model, run.layers, run.implementation)
     found = activation_peaks(shape, activations(shape, run.settings()), run.tokens, run.checkpointed)
     errors = {moment: getattr(found, moment) / peak - 1 for moment, (peak, _) in run.peaks.items()}
     limits = {moment: WIDER.get((run.model, moment), LIMIT) for moment in errors}
@@ -39,7 +40,7 @@ def test_activation_peaks_are_those_of_the_model_code(run: Run) -> None:
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run.implementation == "flashlike"], ids=lambda run: run.name)
 def test_peaks_with_gradients_are_those_of_the_model_code(run: Run) -> None:
-    shape = architecture(run.model, run.layers)
+    shape = architecture(run.model, run.layers, run.implementation)
     measured = max(total for _, total in run.peaks.values())
     assert abs(with_gradients(run, shape) / measured - 1) <= LIMIT
 
