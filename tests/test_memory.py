@@ -50,7 +50,8 @@ def test_autocast_caches_the_weights_of_checkpointed_layers() -> None:
     """Four layers checkpointed: two bytes for each weight of their linear layers until the forward pass ends."""
     found = job(training={"runtime": "ddp"})
     moments = {m.name: m for m in ledger(found, plan(found, checkpoint_count=4, checkpoint_interval=1))["gpu"].moments}
-    lines = {name: {line.name: line.bytes for line in moments[name].lines} for name in ("forward", "loss", "backward_end")}
+    names = ("forward", "loss", "backward_end")
+    lines = {name: {line.name: line.bytes for line in moments[name].lines} for name in names}
     kind = found.layer_kinds[0]
     matrices = sum(tensor.elements for tensor in kind.tensors if len(tensor.shape) == 2)
     name = "16-bit weights cached by autocast"
