@@ -101,6 +101,19 @@ def ledger(
 
 
 @cli.command()
+@click.argument("runs_path", metavar="RUNS.csv", type=click.Path(path_type=Path))
+@FORMAT
+@click.option("--rows", is_flag=True, help="list every row, also those skipped")
+def accuracy(runs_path: Path, form: str, rows: bool) -> None:
+    """Predictions against a log of measured runs: peak memory, step time and verdicts, by source."""
+    from planner.accuracy import accuracy as score
+    from planner.accuracy import accuracy_answer, accuracy_text
+
+    found = score(runs_path)
+    _answer(form, lambda: accuracy_answer(found), lambda _: accuracy_text(found, rows))
+
+
+@cli.command()
 @click.argument("what", type=click.Choice(["job"]), default="job")
 def schema(what: str) -> None:
     """JSON Schema of job files, for editors and validators."""

@@ -1,0 +1,8 @@
+"""How far the planner's figures are from training runs that somebody measured."""
+
+from __future__ import annotations
+
+from planner.accuracy.score import Accuracy, accuracy, accuracy_answer
+from planner.accuracy.text import accuracy_text
+
+__all__ = ["Accuracy", "accuracy", "accuracy_answer", "accuracy_text"]

@@ -1,0 +1,272 @@
+"""From a run to the job and the plan that describe it, or the reason why the planner has no figure for it.
+
+Nothing is guessed: an empty column that a figure needs ends in Skipped. What other columns imply is worked out (degrees
+from the data-parallel size, the batch from its parts), and an empty optimizer is Adam with fp32 moments, which is how
+the column is defined.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from planner import hardware_catalog
+from planner.accuracy.run_log import Run
+from planner.accuracy.run_model import Skipped, model_config, stated
+from planner.accuracy.run_network import network_gigabits
+from planner.errors import InputError
+from planner.job import Job
+from planner.job_file import JobFile
+from planner.plan import Layout, Plan, Value
+from planner.reading import Document, validated
+from planner.resolve import plain_plan, resolve
+from planner.shipped import names
+from planner.space import job_space
+from planner.terms import Rule
+
+CONFIG = "config.json"
+DEFAULT_OPTIMIZER = "adamw"
+# Plain training on one GPU is a group of one.
+RUNTIMES: Mapping[str, str] = {"single": "ddp"}
+OPTIMIZERS: Mapping[str, str] = {"adam-bf16-states": "adamw-bf16-states"}
+# Kernels that never hold the matrix of scores are alike in memory.
+ATTENTION: Mapping[str, str] = {
+    "flash": "flash", "te-fused": "flash", "flex": "flash", "triton-flash": "flash", "xformers": "flash",
+    "sdpa": "sdpa", "eager": "eager",
+}  # fmt: skip
+LOSSES: Mapping[str, str] = {"fused-loss": "fused", "chunked-loss": "chunked"}
+# Names in the kernels column that change nothing the planner counts, beside the losses and Liger; Transformer Engine is
+# how fp8 runs.
+NEUTRAL_KERNELS = (
+    "deterministic", "expandable-segments", "fsdp-prefetch", "overlap-grad-reduce", "overlap-param-gather",
+)  # fmt: skip
+DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run as the planner sees it.
+
+    `time_unknown`: why the row does not say enough for a step time although it does for memory; empty where it does.
+    """
+
+    job: Job
+    plan: Plan
+    time_unknown: str = ""
+
+
+def run_case(run: Run) -> Case:
+    """The job and plan of a run. Raises Skipped."""
+    for check in (_check_runtime, _check_parallelism, _check_machine, _check_method, _check_precision):
+        check(run)
+    kernels = _kernels(run)
+    batch, micro_batch = _batch(run)
+    job = _job(run, batch, kernels)
+    plan = plain_plan(job).changed(**_choices(run, job, micro_batch))
+    _check_rules(job, plan)
+    return Case(job, plan, _time_unknown(run))
+
+
+def _time_unknown(run: Run) -> str:
+    """Nodes talk over a network that has to be stated."""
+    per_node = _gpus_per_node(run)
+    alone = run.gpus == per_node or network_gigabits(run, per_node) is not None
+    return "" if alone else "network between nodes not stated"
+
+
+def _check_runtime(run: Run) -> None:
+    """The runtime is one of the catalog."""
+    stated(run, "runtime")
+    if _runtime(run) not in names("runtimes")["runtimes"]:
+        raise Skipped(f"runtime {run.runtime}")
+
+
+def _runtime(run: Run) -> str:
+    """The catalog's name of the runtime."""
+    name = str(run.runtime)
+    return RUNTIMES.get(name, name)
+
+
+def _check_parallelism(run: Run) -> None:
+    """Data parallelism only, every rank sharing with all others."""
+    stated(run, "gpus")
+    for column in DEGREES:
+        if (getattr(run, column) or 1) > 1:
+            raise Skipped(column.replace("_", " "))
+    if run.data_parallel != run.gpus and run.gpus != 1:
+        stated(run, *DEGREES)
+    if run.data_parallel not in (None, run.gpus):
+        raise Skipped("ranks do not multiply to gpus")
+    if (run.expert_parallel or 1) > 1:
+        raise Skipped("expert parallel")
+    if run.shard_group not in (None, run.gpus):
+        raise Skipped("shard group smaller than data parallel")
+
+
+def _check_machine(run: Run) -> None:
+    """A GPU of the catalog in equal nodes."""
+    stated(run, "gpu")
+    if run.gpu not in hardware_catalog.gpus():
+        raise Skipped(f"unknown GPU {run.gpu}")
+    if run.gpus != 1:
+        stated(run, "gpus_per_node")
+    if int(run.gpus or 1) % _gpus_per_node(run):
+        raise Skipped("nodes of unequal size")
+
+
+def _check_method(run: Run) -> None:
+    """The whole model is trained, and nothing is offloaded that the planner keeps on the GPU."""
+    stated(run, "method", "offload_optimizer", "offload_parameters")
+    if run.method != "full":
+        raise Skipped(f"method {run.method}")
+    if run.offload_activations not in (None, "none"):
+        raise Skipped("activation offload")
+
+
+def _check_precision(run: Run) -> None:
+    """A precision, an optimizer and an attention of the catalog."""
+    stated(run, "precision", "attention")
+    if _precision(run) not in hardware_catalog.precisions():
+        raise Skipped(f"precision {_precision(run)}")
+    if _optimizer(run) not in hardware_catalog.optimizers():
+        raise Skipped(f"optimizer {run.optimizer}")
+    if run.attention not in ATTENTION:
+        raise Skipped(f"attention {run.attention}")
+
+
+def _precision(run: Run) -> str:
+    """The catalog's name of the precision: 16-bit parameters without fp32 masters are another one."""
+    pure = run.precision in ("bf16", "fp16", "fp8") and run.parameter_bytes == 2 and run.master_bytes == 0
+    return f"pure-{run.precision}" if pure else str(run.precision)
+
+
+def _optimizer(run: Run) -> str:
+    """The catalog's name of the optimizer."""
+    name = run.optimizer or DEFAULT_OPTIMIZER
+    return OPTIMIZERS.get(name, name)
+
+
+def _kernels(run: Run) -> dict[str, str]:
+    """The job file's loss and kernels. Raises Skipped for kernels that the planner has no figures for."""
+    known = (*NEUTRAL_KERNELS, *LOSSES, "liger", *(("te",) if run.precision == "fp8" else ()))
+    for name in run.kernels:
+        if name not in known:
+            raise Skipped(f"kernels {name}")
+    loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), "standard")
+    return {"loss": loss, "kernels": "liger" if "liger" in run.kernels else "huggingface"}
+
+
+def _batch(run: Run) -> tuple[int, int]:
+    """Sequences of an optimizer step and of a micro-batch; one of the three columns may be empty."""
+    ranks = int(run.gpus or 1)
+    batch, micro_batch, times = run.global_batch, run.micro_batch, run.gradient_accumulation
+    if batch is None:
+        stated(run, "micro_batch", "gradient_accumulation")
+        batch = int(micro_batch or 1) * int(times or 1) * ranks
+    if micro_batch is None:
+        stated(run, "gradient_accumulation")
+        micro_batch = -(-batch // (int(times or 1) * ranks))
+    if times not in (None, -(-batch // (micro_batch * ranks))):
+        raise Skipped("batch contradicts its parts")
+    return batch, micro_batch
+
+
+def _gpus_per_node(run: Run) -> int:
+    """GPUs of one node that the run uses."""
+    gpus = int(run.gpus or 1)
+    return min(gpus, run.gpus_per_node or gpus)
+
+
+def _job(run: Run, batch: int, kernels: Mapping[str, str]) -> Job:
+    """The run's job, read as a user's would be: a job file with a config.json beside it."""
+    with TemporaryDirectory() as folder:
+        Path(folder, CONFIG).write_text(json.dumps(model_config(run)), encoding="utf-8")
+        data = _job_data(run, batch, kernels)
+        document = Document(file=str(Path(folder, "job.yaml")), data=data, marks={}, key_marks={})
+        try:
+            return resolve(validated(JobFile, document), document, run.id)
+        except InputError as error:
+            raise Skipped(error.message) from None
+
+
+def _job_data(run: Run, batch: int, kernels: Mapping[str, str]) -> dict[str, Any]:
+    """What the run's job file would hold."""
+    return {
+        "model": CONFIG,
+        "cluster": _cluster_data(run),
+        "training": {
+            "runtime": _runtime(run),
+            "sequence_length": run.sequence_length,
+            "global_batch": batch,
+            "precision": _precision(run),
+            "optimizer": _optimizer(run),
+            "attention": ATTENTION[str(run.attention)],
+            **kernels,
+        },
+    }
+
+
+def _cluster_data(run: Run) -> dict[str, Any]:
+    """The machines, with the network of a node where the run has several and states it."""
+    per_node = _gpus_per_node(run)
+    nodes = int(run.gpus or 1) // per_node
+    gigabits = network_gigabits(run, per_node) if nodes > 1 else None
+    network = {} if gigabits is None else {"interconnect": f"{gigabits} Gbit/s"}
+    return {"gpu": run.gpu, "gpus_per_node": per_node, "nodes": nodes, **network}
+
+
+def _choices(run: Run, job: Job, micro_batch: int) -> dict[str, Value]:
+    """The values that the run gives to choices of the catalog."""
+    stated(run, "zero_stage", "recompute")
+    interval, count = _checkpoints(str(run.recompute), len(job.layer_kinds))
+    return {
+        "layout": Layout(data=int(run.gpus or 1)),
+        "zero_stage": int(run.zero_stage or 0),
+        "micro_batch": micro_batch,
+        "optimizer_offload": str(run.offload_optimizer),
+        "parameter_offload": str(run.offload_parameters),
+        "checkpoint_interval": interval,
+        "checkpoint_count": count,
+        **_gradient_dtype(run, job),
+    }
+
+
+def _gradient_dtype(run: Run, job: Job) -> dict[str, Value]:
+    """DeepSpeed adds gradients up in 16 bit or in fp32; the other runtimes keep them as they keep the parameters."""
+    precision = job.training.precision
+    if run.gradient_bytes is None:
+        return {}
+    if job.runtime.runtime != "deepspeed" and run.gradient_bytes == job.storage_bytes:
+        return {}
+    if job.runtime.runtime == "deepspeed" and run.gradient_bytes in (precision.compute_bytes, 4):
+        return {"gradient_accumulation_dtype": "fp32" if run.gradient_bytes == 4 else precision.dtype}
+    raise Skipped(f"gradients of {run.gradient_bytes:g} bytes")
+
+
+def _checkpoints(recompute: str, layers: int) -> tuple[int, int]:
+    """Interval and count of checkpoints: nothing, every layer, or the first K of L layers."""
+    partial = re.fullmatch(r"partial:([0-9]+) of ([0-9]+)", recompute)
+    if recompute == "none":
+        return 0, 0
+    if recompute == "full":
+        return 1, layers
+    if partial is None or int(partial.group(2)) != layers or int(partial.group(1)) > layers:
+        raise Skipped(f"recompute {recompute}")
+    count = int(partial.group(1))
+    return (1, count) if count else (0, 0)
+
+
+def _check_rules(job: Job, plan: Plan) -> None:
+    """The plan keeps every rule; how much memory it takes is what the run is to tell."""
+    from constraints import ALL
+
+    values = job_space(job).complete(plan)
+    for module in ALL:
+        for requirement in module.require(job):
+            if isinstance(requirement, Rule) and not requirement.satisfied(values):
+                raise Skipped(f"breaks {requirement.constraint}")

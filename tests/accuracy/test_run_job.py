@@ -1,0 +1,143 @@
+"""From a run to a job and a plan, or the reason why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from logs import PARAMETERS, write_log
+
+from planner.accuracy.run_job import Case, run_case
+from planner.accuracy.run_log import read_run_log
+from planner.accuracy.run_model import Skipped
+from planner.plan import Layout
+
+
+def case(folder: Path, **cells: str) -> Case:
+    """The case of the small run with cells replaced."""
+    (run,) = read_run_log(write_log(folder, cells))
+    return run_case(run)
+
+
+def test_a_run_becomes_a_job_and_a_plan(tmp_path: Path) -> None:
+    found = case(tmp_path)
+    job, training = found.job, found.job.training
+    assert (job.architecture.parameters, job.cluster.gpus, job.runtime.runtime) == (PARAMETERS, 2, "deepspeed")
+    assert (training.sequence_length, training.global_batch) == (128, 8)
+    assert (training.precision.key, training.optimizer.key, training.attention) == ("bf16", "adamw", "flash")
+    assert dict(found.plan) == {
+        "layout": Layout(data=2), "zero_stage": 2, "optimizer_offload": "none", "parameter_offload": "none",
+        "gradient_accumulation_dtype": "bf16", "micro_batch": 2, "checkpoint_interval": 0, "checkpoint_count": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("recompute", "expected"),
+    [("none", (0, 0)), ("full", (1, 2)), ("partial:1 of 2", (1, 1)), ("partial:0 of 2", (0, 0))],
+)
+def test_recompute_is_checkpoints_from_the_first_layer_on(
+    tmp_path: Path, recompute: str, expected: tuple[int, int]
+) -> None:
+    plan = case(tmp_path, recompute=recompute).plan
+    assert (plan["checkpoint_interval"], plan["checkpoint_count"]) == expected
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"global_batch": ""},  # 2 sequences × 2 times × 2 ranks = 8
+        {"micro_batch": ""},  # 8 / (2 times × 2 ranks) = 2
+        {"gradient_accumulation": ""},  # 8 / (2 × 2) = 2
+        {"data_parallel": "", "tensor_parallel": "1", "pipeline_parallel": "1", "context_parallel": "1"},
+    ],
+)
+def test_what_other_columns_imply_may_be_empty(tmp_path: Path, cells: dict[str, str]) -> None:
+    found = case(tmp_path, **cells)
+    assert (found.job.training.global_batch, found.plan["micro_batch"]) == (8, 2)
+
+
+def test_one_gpu_needs_no_degrees_and_no_node(tmp_path: Path) -> None:
+    cells = {"gpus": "1", "gpus_per_node": "", "data_parallel": "", "zero_stage": "0", "runtime": "single"}
+    found = case(tmp_path, **cells, global_batch="4")
+    assert (found.job.cluster.gpus, found.job.runtime.runtime, found.plan["layout"]) == (1, "ddp", Layout(data=1))
+
+
+@pytest.mark.parametrize(("stated", "expected"), [("2", "bf16"), ("4", "fp32")])
+def test_gradients_of_deepspeed(tmp_path: Path, stated: str, expected: str) -> None:
+    assert case(tmp_path, gradient_bytes=stated).plan["gradient_accumulation_dtype"] == expected
+
+
+def test_names_of_the_log_become_names_of_the_catalog(tmp_path: Path) -> None:
+    cells = {"runtime": "fsdp2", "zero_stage": "3", "parameter_bytes": "2", "gradient_bytes": "2", "master_bytes": "0"}
+    names = {"optimizer": "adam-bf16-states", "attention": "te-fused", "kernels": "liger;chunked-loss"}
+    training = case(tmp_path, **cells, **names).job.training
+    assert (training.precision.key, training.optimizer.key) == ("pure-bf16", "adamw-bf16-states")
+    assert (training.attention, training.kernels, training.loss) == ("flash", "liger", "chunked")
+
+
+@pytest.mark.parametrize(
+    ("cells", "unknown", "bandwidth"),
+    [
+        ({}, "", None),
+        ({"gpus": "4", "data_parallel": "4", "global_batch": "16"}, "network between nodes not stated", None),
+        # 2 × 100 Gbit/s = 25 GB/s for a node
+        ({"gpus": "4", "data_parallel": "4", "global_batch": "16", "interconnect": "2x100Gb"}, "", 25e9),
+    ],
+)
+def test_the_network_between_nodes(
+    tmp_path: Path, cells: dict[str, str], unknown: str, bandwidth: float | None
+) -> None:
+    found = case(tmp_path, **cells)
+    assert found.time_unknown == unknown
+    node = found.job.cluster.node
+    assert bandwidth is None or node.nics * node.nic_bandwidth == pytest.approx(bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"runtime": ""}, "runtime not stated"),
+        ({"runtime": "internevo"}, "runtime internevo"),
+        ({"gpus": ""}, "gpus not stated"),
+        ({"tensor_parallel": "2"}, "tensor parallel"),
+        ({"pipeline_parallel": "2"}, "pipeline parallel"),
+        ({"context_parallel": "2"}, "context parallel"),
+        ({"expert_parallel": "2"}, "expert parallel"),
+        ({"data_parallel": ""}, "tensor_parallel not stated"),
+        ({"data_parallel": "1", "tensor_parallel": "1", "pipeline_parallel": "1", "context_parallel": "1"},
+         "ranks do not multiply to gpus"),
+        ({"shard_group": "1"}, "shard group smaller than data parallel"),
+        ({"gpu": ""}, "gpu not stated"),
+        ({"gpu": "a100"}, "unknown GPU a100"),
+        ({"gpus_per_node": ""}, "gpus_per_node not stated"),
+        ({"gpus": "3", "data_parallel": "3"}, "nodes of unequal size"),
+        ({"method": ""}, "method not stated"),
+        ({"method": "lora"}, "method lora"),
+        ({"offload_optimizer": ""}, "offload_optimizer not stated"),
+        ({"offload_activations": "cpu"}, "activation offload"),
+        ({"precision": "mxfp8"}, "precision mxfp8"),
+        ({"precision": "fp8"}, "a100-sxm-80gb has no fp8"),
+        ({"precision": "fp16", "parameter_bytes": "2", "master_bytes": "0"}, "precision pure-fp16"),
+        ({"gradient_bytes": "6"}, "gradients of 6 bytes"),
+        ({"runtime": "fsdp2", "zero_stage": "3", "gradient_bytes": "2"}, "gradients of 2 bytes"),
+        ({"optimizer": "shampoo"}, "optimizer shampoo"),
+        ({"attention": ""}, "attention not stated"),
+        ({"attention": "ring"}, "attention ring"),
+        ({"kernels": "liger;compile"}, "kernels compile"),
+        ({"kernels": "te"}, "kernels te"),
+        ({"micro_batch": "", "gradient_accumulation": ""}, "gradient_accumulation not stated"),
+        ({"global_batch": "", "micro_batch": ""}, "micro_batch not stated"),
+        ({"gradient_accumulation": "3"}, "batch contradicts its parts"),
+        ({"architecture": "bert"}, "architecture bert"),
+        ({"zero_stage": ""}, "zero_stage not stated"),
+        ({"recompute": ""}, "recompute not stated"),
+        ({"recompute": "every_2"}, "recompute every_2"),
+        ({"recompute": "partial:1 of 3"}, "recompute partial:1 of 3"),
+        ({"runtime": "ddp"}, "breaks techniques_exist_in_the_runtime"),
+        ({"zero_stage": "0", "gradient_bytes": "4"}, "breaks accumulation_dtype_suits_the_stage"),
+    ],
+)  # fmt: skip
+def test_reasons(tmp_path: Path, cells: dict[str, str], reason: str) -> None:
+    with pytest.raises(Skipped) as caught:
+        case(tmp_path, **cells)
+    assert str(caught.value) == reason
