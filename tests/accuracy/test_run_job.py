@@ -121,7 +121,6 @@ def test_the_network_between_nodes(
         ({"gradient_bytes": "6"}, "gradients of 6 bytes"),
         ({"runtime": "fsdp2", "zero_stage": "3", "gradient_bytes": "2"}, "gradients of 2 bytes"),
         ({"optimizer": "shampoo"}, "optimizer shampoo"),
-        ({"attention": ""}, "attention not stated"),
         ({"attention": "ring"}, "attention ring"),
         ({"kernels": "liger;compile"}, "kernels compile"),
         ({"kernels": "te"}, "kernels te"),
@@ -141,3 +140,8 @@ def test_reasons(tmp_path: Path, cells: dict[str, str], reason: str) -> None:
     with pytest.raises(Skipped) as caught:
         case(tmp_path, **cells)
     assert str(caught.value) == reason
+
+
+def test_an_empty_attention_is_what_torch_picks(tmp_path: Path) -> None:
+    """torch's scaled_dot_product_attention without a mask takes its flash kernel."""
+    assert case(tmp_path, attention="").job.training.attention == "flash"
