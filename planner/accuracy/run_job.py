@@ -27,7 +27,7 @@ from planner.reading import Document, validated
 from planner.resolve import plain_plan, resolve
 from planner.shipped import names
 from planner.space import job_space
-from planner.terms import Rule
+from planner.specification import specify
 
 CONFIG = "config.json"
 DEFAULT_OPTIMIZER = "adamw"
@@ -263,10 +263,7 @@ def _checkpoints(recompute: str, layers: int) -> tuple[int, int]:
 
 def _check_rules(job: Job, plan: Plan) -> None:
     """The plan keeps every rule; how much memory it takes is what the run is to tell."""
-    from constraints import ALL
-
     values = job_space(job).complete(plan)
-    for module in ALL:
-        for requirement in module.require(job):
-            if isinstance(requirement, Rule) and not requirement.satisfied(values):
-                raise Skipped(f"breaks {requirement.constraint}")
+    for rule in specify(job).rules:
+        if not rule.satisfied(values):
+            raise Skipped(f"breaks {rule.constraint}")
