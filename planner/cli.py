@@ -101,6 +101,24 @@ def ledger(
 
 
 @cli.command()
+@click.argument("model", metavar="MODEL")
+@FORMAT
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="write overlay.yaml with what was read")
+@click.option("--force", is_flag=True, help="let --out write over files that exist")
+def trace(model: str, form: str, out: Path | None, force: bool) -> None:
+    """What MODEL's real code keeps for backward, read without a GPU; MODEL is a catalog name or a config.json.
+
+    Needs the extra: pip install 'planner[trace]'.
+    """
+    from planner.trace import overlay_text, trace_answer, trace_model, trace_text
+
+    found = trace_model(model)
+    _answer(form, lambda: trace_answer(found), lambda _: trace_text(found))
+    if out is not None:
+        _write(out, force, {"overlay.yaml": overlay_text(found)})
+
+
+@cli.command()
 @click.argument("runs_path", metavar="RUNS.csv", type=click.Path(path_type=Path))
 @FORMAT
 @click.option("--rows", is_flag=True, help="list every row, also those skipped")
