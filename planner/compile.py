@@ -21,12 +21,19 @@ from planner.points import Point, Points, Relation
 Objective = Literal["time", "memory", "rank", "overflow"]
 Lines = tuple[tuple[int, int], list[tuple[int, int]]]
 FEW_POINTS = 500  # below this the solver proves the optimum in less time than its presolve takes (measured)
+# Memory is minimised in whole grains of this many bytes: the solver multiplies coefficients with domains in 64 bits,
+# and with bytes on both sides it has denied plans that exist. Limits are exact bytes: no variable there is that wide.
+GRAIN = 2**20
+LARGEST_PRODUCT = 2**58  # of a coefficient and the objective's domain
 LARGEST = 2**53  # bytes or microseconds; sums of forms stay far inside CP-SAT's 64 bits
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the solver found: status, the plan with its objective value, the proven bound, and the seconds it took."""
+    """What the solver found: status, the plan with its objective value, the proven bound, and the seconds it took.
+
+    `value` and `bound` count whole grains of the objective, rounded up: microseconds, or `GRAIN` bytes.
+    """
 
     status: Literal["optimal", "feasible", "infeasible", "stopped"]
     plan: Plan | None
@@ -40,7 +47,7 @@ class Question:
     """What to ask of the points.
 
     `capacities` bound each device's moments in bytes; `soft` capacities may be exceeded, and `overflow` minimises the
-    largest excess. `time_at_most` and `memory_at_most` hold objectives that are already proven where they are.
+    largest excess. `time_at_most` and `memory_at_most` (microseconds, bytes) hold what is already proven where it is.
     """
 
     objective: Objective
@@ -112,11 +119,14 @@ class _Model:
 
         low, high = 0, len(rows) - 1
         if not holds(high):
-            return LARGEST
+            low = high = next((index for index in range(high) if holds(index)), -1)
+            if low < 0:
+                return LARGEST
+        ends = {high}
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if holds(middle) else (middle + 1, high)
-        ends = (low, len(rows) - 1)
+        ends.add(low)
         return min(max((form.least(box(index)) for form in self._forms(point)), default=0) for index in ends)
 
     def _relations(self) -> None:
@@ -167,18 +177,27 @@ class _Model:
             self.model.minimize(sum(point.rank * literal for literal, point in self.literals) + position)
             return
         most = (form.most(self._boxes(point)) for _, point in self.literals for form in self._forms(point))
-        top = min(self.ceiling, max(most, default=0))  # the solver's big-M sums overflow on a far wider domain
+        top = -(-min(self.ceiling, max(most, default=0)) // self.grain)
+        steepest = max((abs(s) for _, point in self.literals for f in self._forms(point) for s in f.slopes), default=0)
+        if steepest * max(1, top) > LARGEST_PRODUCT:
+            raise InputError("the job's numbers are beyond what the solver can hold", expected="smaller sizes")
         value = self.model.new_int_var(min(0, top), max(0, top), "objective")
         lowest = []
         for literal, point in self.literals:
             forms, boxes = self._forms(point), self._boxes(point)
-            lowest.append(self._least(point))
+            least = self._least(point)
+            lowest.append(-(-least // self.grain))
             for form in forms:
-                if form.most(boxes) > lowest[-1]:
-                    self.model.add(value >= self._expression(form)).only_enforce_if(literal)
+                if form.most(boxes) > least:
+                    self.model.add(self.grain * value >= self._expression(form)).only_enforce_if(literal)
         literals = [literal for literal, _ in self.literals]
         self.model.add(value >= cp_model.LinearExpr.weighted_sum(literals, lowest))  # helps the proof
         self.model.minimize(value)
+
+    @property
+    def grain(self) -> int:
+        """Bytes or microseconds of one unit of the objective."""
+        return GRAIN if self.question.objective in ("memory", "overflow") else 1
 
     def _forms(self, point: Point) -> Sequence[Form]:
         """The forms of which the largest is the objective."""

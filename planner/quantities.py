@@ -102,6 +102,13 @@ def _recomputed_parameters(job: Job) -> Mapping[str, int]:
     return {name: -int(kind.parameters * share) for name, kind in job.recomputed_kinds.items()}
 
 
+def _matrix(job: Job) -> int:
+    """Elements of a usual matrix of the largest layer: what is larger than a bucket is gathered and reduced whole."""
+    kind = max((kind for kind, _ in job.kind_counts), key=lambda kind: kind.parameters)
+    matrices = sum(len(tensor.shape) > 1 for tensor in kind.tensors)
+    return kind.parameters // max(1, matrices)
+
+
 def _one(job: Job, values: Values) -> int:
     """A plain number of bytes."""
     return 1
@@ -140,6 +147,18 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("head", (), lambda job, _: job.head_parameters, "the matrix that makes logits"),
     Quantity("reduce_bucket", (), lambda job, _: job.reduce_bucket_size, "elements of the gradient bucket"),
     Quantity("prefetch_bucket", (), lambda job, _: job.prefetch_bucket_size, "elements gathered ahead (stage 3)"),
+    Quantity(
+        "gathered_at_once",
+        (),
+        lambda job, _: max(job.prefetch_bucket_size, _matrix(job)),
+        "what one gather of stage 3 carries: the prefetch bucket, or one larger matrix",
+    ),  # fmt: skip
+    Quantity(
+        "reduced_at_once",
+        (),
+        lambda job, _: max(job.reduce_bucket_size, _matrix(job)),
+        "what one reduction carries: the bucket, or one larger matrix",
+    ),  # fmt: skip
     Quantity("persistent", (), lambda job, _: job.persistent_parameters, "small parameters kept whole (stage 3)"),
     Quantity("sub_group", LAYOUT, _sub_group, "elements of one optimizer sub-group (stage 3)"),
     Quantity(

@@ -30,6 +30,8 @@ from planner.units import GIB, format_bytes
 Found = TypeVar("Found")
 # Host memory of a machine that nobody described: what such workstations and servers carry per GPU at least.
 ASSUMED_HOST_MEMORY_PER_GPU = 64 * GIB
+# From 10 GB/s a GPU on, networks are built with a port for each GPU and remote direct memory access.
+FAST_PORT = 10e9
 # One socket of four DDR4-3200 channels: 4 × 25.6 GB/s.
 ASSUMED_HOST_BANDWIDTH = 102.4e9
 
@@ -170,11 +172,13 @@ def _overridden(node: Node, settings: ClusterSettings) -> tuple[Node, list[str]]
         changes["nvme"] = Nvme(settings.nvme.capacity, settings.nvme.read, settings.nvme.write)
     notes = []
     if settings.interconnect is not None:
-        ports = node.nics or 1
+        fast = settings.interconnect / node.gpus >= FAST_PORT
+        ports = node.nics or (node.gpus if fast else 1)
         changes |= {"nics": ports, "nic_bandwidth": settings.interconnect / ports}
         if node.nic_link is None:
-            changes["nic_link"] = "ethernet-100gbe"
-            notes.append("the network is assumed to behave like Ethernet at the stated bandwidth")
+            changes["nic_link"] = "roce-400" if fast else "ethernet-100gbe"
+            kind = "RoCE with a port for each GPU" if fast else "Ethernet"
+            notes.append(f"the network is assumed to behave like {kind} at the stated bandwidth")
     return (node.overridden(**changes) if changes else node), notes
 
 

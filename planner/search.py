@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from planner.compile import Answer, Question, ask
+from planner.compile import GRAIN, Answer, Question, ask
 from planner.compile import feasible as search_feasible
 from planner.errors import InternalError, NoPlan, Stopped
 from planner.evaluate import Evaluation, evaluate
@@ -58,9 +58,9 @@ def solve(job: Job) -> Solution:
 
 
 def objective_value(evaluation: Evaluation) -> int:
-    """What the job's objective minimises: microseconds, or bytes of one GPU."""
+    """What the job's objective minimises: microseconds, or whole grains of one GPU's memory."""
     if evaluation.job.objective == "memory":
-        return evaluation.peak_bytes
+        return -(-evaluation.peak_bytes // GRAIN)
     return evaluation.step_time.microseconds
 
 
@@ -101,7 +101,8 @@ class _Search:
             return answer
         best = answer
         for held, objective in ((first, second), (second, "rank")):
-            question = replace(question, objective=objective, **{f"{held}_at_most": best.value})  # type: ignore[arg-type]
+            value = best.value * (GRAIN if held == "memory" else 1)  # type: ignore[operator]  # an optimum has a value
+            question = replace(question, objective=objective, **{f"{held}_at_most": value})  # type: ignore[arg-type]
             refined = self.ask(points, question)
             if refined.status == "infeasible":
                 raise InternalError(f"a proven {held} cannot be held: {best.value}")
@@ -113,7 +114,8 @@ class _Search:
     def proof(self, answer: Answer) -> Proof:
         """What the answer proves about the whole space."""
         memory = self.specification.job.objective == "memory"
-        bound = (answer.bound if answer.bound is not None else 0) / (1 if memory else 1e6)
+        found = answer.bound if answer.bound is not None else 0
+        bound = max(0, found - 1) * GRAIN if memory else found / 1e6  # grains are rounded up
         size = self.specification.space.size
         return Proof(answer.status == "optimal", bound, size, self.seconds, "bytes" if memory else "seconds")
 
@@ -194,7 +196,7 @@ def _nearest_miss(
     answer = search.ask(points, Question("overflow", hard, 0.0, soft=soft))
     if answer.plan is None or answer.value is None:
         return None
-    relaxed = hard | {device: capacity + answer.value for device, capacity in soft.items()}
+    relaxed = hard | {device: capacity + answer.value * GRAIN for device, capacity in soft.items()}
     fastest = search.ask(points, Question("time", relaxed, 0.0))
     plan: Plan = fastest.plan or answer.plan
     return evaluate(specification.job, plan)

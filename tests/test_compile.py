@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from planner.compile import Question, affine_rows, ask, feasible
+from planner.compile import GRAIN, Question, affine_rows, ask, feasible
 from planner.job import Job
+from planner.ledger import ledger
 from planner.plan import Plan
 from planner.points import Relation, enumerate_points
+from planner.space import job_space
 from planner.specification import specify
 from tests.jobs import job, random_job
 
@@ -58,9 +60,11 @@ def test_counts_with_gaps_are_taken_as_listed() -> None:
 def test_capacities_are_exact_to_the_byte() -> None:
     """The least peak can be held in as many bytes, and in one less by no plan."""
     found = job(choices={**ONE, "micro_batch": 4})
-    points = enumerate_points(specify(found))
-    least = ask(points, Question("memory", {}, 10.0)).value
-    assert least is not None
+    specification = specify(found)
+    points = enumerate_points(specification)
+    legal = (p for p in job_space(found).plans() if all(rule.satisfied(p) for rule in specification.rules))
+    least = min(ledger(found, p)["gpu"].peak.total for p in legal)
+    assert ask(points, Question("memory", {}, 10.0)).value == -(-least // GRAIN)
     assert feasible(points, Question("rank", {"gpu": least}, 10.0))
     assert not feasible(points, Question("rank", {"gpu": least - 1}, 10.0))
     assert ask(points, Question("time", {"gpu": least - 1}, 10.0)).status == "infeasible"

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from planner.compile import Question, ask
+from planner.compile import GRAIN, Question, ask
 from planner.errors import NoPlan
 from planner.evaluate import cached_time_terms, evaluate
 from planner.job import Job
@@ -79,7 +79,8 @@ class Oracle:
             peaks, microseconds = self.figures(plan)
             if not self.fits(peaks):
                 continue
-            first, second = (peaks["gpu"], microseconds) if memory_first else (microseconds, peaks["gpu"])
+            memory = -(-peaks["gpu"] // GRAIN)
+            first, second = (memory, microseconds) if memory_first else (microseconds, memory)
             order = (first, second, self.specification.space.rank(plan))
             if best is None or order < best[0]:
                 best = (order, plan)
