@@ -69,9 +69,14 @@ class _Model:
         self.measures = [self.model.new_int_var(0, measure_bound, name) for name, measure_bound in _bounds(points)]
         self.inner = [self.model.new_int_var(0, len(choice.values) - 1, choice.name) for choice in points.inner]
         kept = [point for point in points.points if self._possible(point)]
-        self.ceiling = min((self._reached(point) for point in kept), default=LARGEST)
+        bounds = [self._least(point) for point in kept]
+        self.ceiling = LARGEST
+        for bound, index in sorted(zip(bounds, range(len(kept)), strict=True)):
+            if bound >= self.ceiling:
+                break  # no point from here on reaches less
+            self.ceiling = min(self.ceiling, self._reached(kept[index]))
         self.reachable = self.ceiling < LARGEST
-        kept = [point for point in kept if self._least(point) <= self.ceiling]
+        kept = [point for point, bound in zip(kept, bounds, strict=True) if bound <= self.ceiling]
         self.literals = [(self.model.new_bool_var(f"point {index}"), point) for index, point in enumerate(kept)]
         self.model.add_exactly_one(literal for literal, _ in self.literals)
         self._relations()
