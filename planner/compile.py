@@ -17,6 +17,7 @@ from planner.errors import InputError, InternalError
 from planner.forms import Form
 from planner.plan import Plan, Value
 from planner.points import Point, Points, Relation
+from planner.quantities import ceil_divide
 
 Objective = Literal["time", "memory", "rank", "overflow"]
 Lines = tuple[tuple[int, int], list[tuple[int, int]]]
@@ -182,7 +183,7 @@ class _Model:
             self.model.minimize(sum(point.rank * literal for literal, point in self.literals) + position)
             return
         most = (form.most(self._boxes(point)) for _, point in self.literals for form in self._forms(point))
-        top = -(-min(self.ceiling, max(most, default=0)) // self.grain)
+        top = ceil_divide(min(self.ceiling, max(most, default=0)), self.grain)
         steepest = max((abs(s) for _, point in self.literals for f in self._forms(point) for s in f.slopes), default=0)
         if steepest * max(1, top) > LARGEST_PRODUCT:
             raise InputError("the job's numbers are beyond what the solver can hold", expected="smaller sizes")
@@ -191,7 +192,7 @@ class _Model:
         for literal, point in self.literals:
             forms, boxes = self._forms(point), self._boxes(point)
             least = self._least(point)
-            lowest.append(-(-least // self.grain))
+            lowest.append(ceil_divide(least, self.grain))
             for form in forms:
                 if form.most(boxes) > least:
                     self.model.add(self.grain * value >= self._expression(form)).only_enforce_if(literal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 from planner.effects import Allocate, AnyEffect, Book, Effect, Move, OneOf, Scale, Shard, When
@@ -21,6 +22,7 @@ DERIVED_SCOPES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+@lru_cache(maxsize=64)
 def job_effects(job: Job) -> tuple[AnyEffect, ...]:
     """All effects that can act in this job: the runtime's, then each choice's and each technique's.
 

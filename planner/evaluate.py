@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from planner.job import Job
 from planner.ledger import Ledger, ledger
 from planner.plan import Plan, Value
 from planner.space import job_space
 from planner.step_time import time_terms
-from planner.terms import WINDOWS, TimeTerm, Values
+from planner.terms import WINDOWS, Values
 
 
 @dataclass(frozen=True)
@@ -113,17 +113,11 @@ class Evaluation:
         return self.tokens_per_second_per_gpu * job.model_flops_per_token / peak
 
 
-@lru_cache(maxsize=64)
-def cached_time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
-    """The time terms of a job under an outlook, made once."""
-    return time_terms(job, outlook)
-
-
 def step_time(job: Job, values: Values, outlook: str = "typical") -> StepTime:
     """The step time of a plan's completed values under an outlook."""
     lines = (
         TimeLine(term.name, term.window, term.lane, term.value(values), term.source)
-        for term in cached_time_terms(job, outlook)
+        for term in time_terms(job, outlook)
     )
     return StepTime(tuple(line for line in lines if line.microseconds))
 

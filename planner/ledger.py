@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from planner.job import Job
 from planner.memory import memory_terms
@@ -98,6 +98,7 @@ def capacities(job: Job) -> Mapping[str, Capacity]:
     }
 
 
+@lru_cache(maxsize=16)
 def ledger(job: Job, plan: Plan) -> Ledger:
     """The books of `plan` on every device; total for any plan, also one that breaks rules."""
     values = job_space(job).complete(plan)

@@ -10,7 +10,7 @@ from planner.answer import changes
 from planner.emit.deepspeed import configuration
 from planner.evaluate import Evaluation
 from planner.ledger import DeviceLedger
-from planner.plan import Layout, Value
+from planner.plan import Layout
 from planner.search import Proof, Solution
 from planner.terms import BOOKS
 from planner.units import format_bytes, format_count, format_seconds
@@ -252,8 +252,3 @@ def configuration_text(evaluation: Evaluation) -> str:
     import json
 
     return json.dumps(configuration(evaluation.job, evaluation.plan), indent=2)
-
-
-def plan_values(values: Mapping[str, Value]) -> str:
-    """A plan in one line."""
-    return ", ".join(f"{name} {value}" for name, value in values.items() if not isinstance(value, Layout))

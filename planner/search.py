@@ -17,6 +17,7 @@ from planner.evaluate import Evaluation, evaluate
 from planner.job import Job
 from planner.plan import Plan
 from planner.points import Points, enumerate_points, some_row_holds
+from planner.quantities import ceil_divide
 from planner.specification import Specification, specify
 from planner.terms import Limit
 
@@ -60,7 +61,7 @@ def solve(job: Job) -> Solution:
 def objective_value(evaluation: Evaluation) -> int:
     """What the job's objective minimises: microseconds, or whole grains of one GPU's memory."""
     if evaluation.job.objective == "memory":
-        return -(-evaluation.peak_bytes // GRAIN)
+        return ceil_divide(evaluation.peak_bytes, GRAIN)
     return evaluation.step_time.microseconds
 
 
@@ -95,7 +96,7 @@ class _Search:
         `value` and `bound` are the objective's. Where time runs out on the way, the best plan so far.
         """
         first, second = ("memory", "time") if self.specification.job.objective == "memory" else ("time", "memory")
-        question = Question(first, self.capacities, self.deadline)  # type: ignore[arg-type]
+        question = Question(first, self.capacities, 0.0)  # type: ignore[arg-type]
         answer = self.ask(points, question)
         if answer.status != "optimal" or answer.value is None:
             return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import isqrt
 
 from planner.choices import Choice, Derived, Space
@@ -13,6 +14,7 @@ from planner.techniques import ChoiceEntry
 from planner.terms import Measure, Values
 
 
+@lru_cache(maxsize=64)
 def job_space(job: Job) -> Space:
     """Choices in catalog order with the job's pins applied, the measures of recomputed layers, and derived values."""
     choices = tuple(_choice(job, name, entry) for name, entry in job.techniques.choices.items())

@@ -41,4 +41,4 @@ def specify(job: Job) -> Specification:
 
     space = job_space(job)
     requirements = tuple(item for constraint in ALL for item in constraint.require(job))
-    return Specification(job, space, memory_terms(job), time_terms(job), requirements)
+    return Specification(job, space, memory_terms(job), time_terms(job, "typical"), requirements)

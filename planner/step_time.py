@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 from planner.architecture.shape import LayerKind
@@ -30,8 +31,9 @@ from planner.terms import TimeTerm, Values
 BATCH = ("layout", "micro_batch")
 
 
-def time_terms(job: Job, outlook: str = "typical") -> tuple[TimeTerm, ...]:
-    """Every time term of the job under one outlook."""
+@lru_cache(maxsize=64)
+def time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
+    """Every time term of the job under one outlook, made once."""
     effects = job_effects(job)
     reader = Reader(job, effects)
     return (*compute_terms(job, outlook), *_effect_terms(reader, effects, outlook))

@@ -107,12 +107,4 @@ class Limit:
     capacity: int
 
 
-@dataclass(frozen=True)
-class TimeLimit:
-    """One optimizer step takes at most `capacity` microseconds."""
-
-    constraint: str
-    capacity: int
-
-
-Requirement = Rule | Limit | TimeLimit
+Requirement = Rule | Limit

@@ -14,13 +14,14 @@ import pytest
 
 from planner.compile import GRAIN, Question, ask
 from planner.errors import NoPlan
-from planner.evaluate import cached_time_terms, evaluate
+from planner.evaluate import evaluate
 from planner.job import Job
 from planner.memory import memory_terms
 from planner.plan import Plan, Value
 from planner.points import enumerate_points
 from planner.search import solve
 from planner.specification import Specification, specify
+from planner.step_time import time_terms
 from planner.terms import WINDOWS, MemoryTerm, Term
 from tests.jobs import LARGEST_SMALL, job, random_job, random_plan
 
@@ -33,7 +34,7 @@ class Oracle:
     def __init__(self, job: Job) -> None:
         self.specification: Specification = specify(job)
         groups: dict[tuple[str, ...], list[Term]] = {}
-        for term in (*memory_terms(job), *cached_time_terms(job, "typical")):
+        for term in (*memory_terms(job), *time_terms(job, "typical")):
             groups.setdefault((*term.scope, *term.measures), []).append(term)
         self.groups = list(groups.items())
         self.seen: dict[tuple[object, ...], dict[tuple[str, str], int]] = {}

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from planner.evaluate import cached_time_terms, evaluate, step_time
+from planner.evaluate import evaluate, step_time
 from planner.forms import Form, affine
 from planner.job import Job
 from planner.ledger import ledger
@@ -20,6 +20,7 @@ from planner.plan import Plan, Value
 from planner.points import Point, Points, enumerate_points, inner_choices
 from planner.space import job_space
 from planner.specification import specify
+from planner.step_time import time_terms
 from planner.terms import Term
 from tests.jobs import random_job, random_plan
 
@@ -36,7 +37,7 @@ def drawn(seed: int) -> Job:
 
 def terms(job: Job) -> tuple[Term, ...]:
     """All terms of a job, both ranges of time included."""
-    times = (term for outlook in ("low", "typical", "high") for term in cached_time_terms(job, outlook))
+    times = (term for outlook in ("low", "typical", "high") for term in time_terms(job, outlook))
     return (*memory_terms(job), *times)
 
 
