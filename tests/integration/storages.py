@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,6 +41,9 @@ HOST_BUFFERS = ("param_buffer_of_bit16_for_cpu_offload_groups", "temp_grad_buffe
 HOST_GRADIENTS = ("accumulated_grads_in_cpu", "grad_partitions_flat_buffer")
 
 
+RELEASE_SECONDS = 0.002
+
+
 class StorageTracker(TorchDispatchMode):
     """Every storage an operator returned while the mode was on, counted once and until it is freed.
 
@@ -58,6 +62,8 @@ class StorageTracker(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = function(*args, **(kwargs or {}))
+        if function.namespace == "c10d":
+            _let_go(answer)
         for tensor in tensors_in(answer):
             self._count(tensor)
         return answer
@@ -148,3 +154,15 @@ def _by_category(engine: Any) -> Iterator[tuple[str, list[torch.Tensor]]]:
     yield "accumulated_gradients", [*held(ATTRIBUTES["gradients"]), *tensors_in(accumulated)]
     yield "buffers", held(ATTRIBUTES["buffers"])
     yield "module_buffers", list(engine.module.buffers())
+
+
+def _let_go(answer: Any) -> None:
+    """Waits for a collective, and for gloo's thread to drop what it still holds of it.
+
+    The thread lets go of its buffers some time after the collective is done, so that a later allocation would find
+    them alive or not by chance.
+    """
+    for work in answer if isinstance(answer, (list, tuple)) else (answer,):
+        if isinstance(work, torch.ScriptObject):
+            torch._C._distributed_c10d.Work.unbox(work).wait()
+            time.sleep(RELEASE_SECONDS)
