@@ -13,6 +13,7 @@ from typing import Any, Literal
 from planner.architecture.shape import LayerKind
 from planner.hardware import Range
 from planner.job import Job
+from planner.share import Share
 from planner.units import parse_seconds
 
 Pass = Literal["forward", "backward"]
@@ -68,16 +69,17 @@ def memory_rate(job: Job, outlook: str) -> float:
 
 
 @lru_cache(maxsize=65536)
-def layer_seconds(job: Job, kind: LayerKind, tokens: int, direction: Pass, outlook: str) -> float:
-    """Seconds of one pass of one layer over `tokens` tokens."""
+def layer_seconds(share: Share, kind: LayerKind, tokens: int, direction: Pass, outlook: str) -> float:
+    """Seconds of one pass of one layer over `tokens` tokens on one tensor-parallel rank."""
+    job, parts = share.job, share.layout.tensor
     found, side = coefficients(), 0 if direction == "forward" else 1
-    flops, activations = job.flops_of(kind), job.activations_of(kind)
+    flops, activations = job.flops_of(kind), share.of(kind)
     gpu, peak = job.cluster.gpu, job.training.precision.peak
     attention_rate = gpu.peak[peak] * found.attention_efficiency[side].for_time(outlook)
     products = tokens * flops.matmul_per_token * _matrix_factor(job, kind, side) / matrix_rate(job, outlook)
     attention = tokens * flops.attention_per_token * found.attention_flops[side] / attention_rate
     traffic = activations.stored.at(tokens) * found.layer_traffic[side] / memory_rate(job, outlook)
-    return products + attention + traffic + found.kernels_per_layer[side] * found.launch_seconds
+    return (products + attention) / parts + traffic + found.kernels_per_layer[side] * found.launch_seconds
 
 
 def _matrix_factor(job: Job, kind: LayerKind, side: int) -> float:
@@ -86,9 +88,10 @@ def _matrix_factor(job: Job, kind: LayerKind, side: int) -> float:
     return factor if side == 0 else factor / 2 * (1 + job.trainable_share(kind))
 
 
-def loss_seconds(job: Job, tokens: int, direction: Pass, outlook: str) -> float:
-    """Seconds of the output projection and the loss over `tokens` tokens."""
+def loss_seconds(share: Share, tokens: int, direction: Pass, outlook: str) -> float:
+    """Seconds of the output projection and the loss over `tokens` tokens on one tensor-parallel rank."""
+    job = share.job
     found, side = coefficients(), 0 if direction == "forward" else 1
     products = tokens * job.flops.head_per_token * found.matrix_flops[side] / matrix_rate(job, outlook)
     traffic = tokens * job.architecture.vocabulary * found.logits_traffic[side] / memory_rate(job, outlook)
-    return products + traffic
+    return (products + traffic) / share.layout.tensor

@@ -10,15 +10,18 @@ from math import ceil
 
 from planner.effects import Allocate, AnyEffect, Book, Effect, Move, OneOf, Scale, Shard, When
 from planner.errors import InputError
-from planner.job import Job
+from planner.job import LAYOUT_FACTS, Job
 from planner.plan import whole
+from planner.layouts import WHOLE, layouts
 from planner.quantities import BY_NAME, Quantity, shard_ranks
+from planner.share import share, share_of
 from planner.terms import MemoryTerm, Values
 
+LAYOUT = ("layout",)
 # Values that follow from choices and that `when` may test as if they were choices.
 DERIVED_SCOPES: Mapping[str, tuple[str, ...]] = {
     "gradient_accumulation": ("layout", "micro_batch"),
-    "data_parallel": ("layout",),
+    **dict.fromkeys(LAYOUT_FACTS, LAYOUT),
 }
 
 
@@ -49,10 +52,11 @@ def _acts(job: Job, effect: Effect) -> bool:
 
 @dataclass(frozen=True)
 class Reader:
-    """Turns an effect's `when`, `of`, `bytes` and `over` into one exact body with its scope."""
+    """Turns an effect's `when`, `of`, `bytes` and `over` into one exact body with its scope, for a pipeline stage."""
 
     job: Job
     effects: tuple[AnyEffect, ...]
+    stage: str = WHOLE
 
     def condition(self, when: When) -> tuple[tuple[str, ...], Callable[[Values], bool]]:
         """(scope, predicate) of the conditions on choices and derived values; those on job facts are settled."""
@@ -113,20 +117,27 @@ class Reader:
         if of not in BY_NAME:
             raise InputError(f"unknown quantity '{of}'", expected="one of " + ", ".join(BY_NAME))
         quantity: Quantity = BY_NAME[of]
-        slopes = dict(quantity.slopes(self.job))
         (when_scope, holds), (over_scope, ranks) = self.condition(when), self.divisor(over)
         (width_scope, size), (factor_scope, factor) = self.width(width), self.factor(scaled)
-        scope = unique([*quantity.scope, *when_scope, *over_scope, *width_scope, *factor_scope])
-        job = self.job
+        scope = unique([*LAYOUT, *when_scope, *over_scope, *width_scope, *factor_scope])
+        job, stage = self.job, self.stage
 
         def body(values: Values) -> int:
-            if not holds(values):
+            share = share_of(job, values, stage)
+            if not share.exists or not holds(values):
                 return 0
-            per_element = size(values) * factor(values) / ranks(values)
-            total = ceil(quantity.body(job, values) * per_element)
-            return total + sum(ceil(slope * per_element) * whole(values, name) for name, slope in slopes.items())
+            divisor = ranks(values)
+            per_element = size(values) * factor(values) / divisor
+            elements = quantity.per_copy(share) if divisor > 1 else quantity.body(share)
+            slopes = quantity.slopes(share).items()
+            total = ceil(elements * per_element)
+            return total + sum(ceil(slope * per_element) * whole(values, name) for name, slope in slopes)
 
-        return scope, tuple(slopes), body
+        return scope, self.measures(quantity), body
+
+    def measures(self, quantity: Quantity) -> tuple[str, ...]:
+        """The measures that a quantity has a slope in, at the stage."""
+        return tuple(quantity.slopes(share(self.job, layouts(self.job)[0], self.stage)))
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:
@@ -150,10 +161,9 @@ def _allocation(reader: Reader, effect: Allocate) -> Iterable[MemoryTerm]:
     devices = ("gpu", *sorted(moves)) if home else (effect.device,)
     for device in devices:
         body = _on_device(reader.job, effect, device, home, amount)
-        layout = ("layout",) if device != "gpu" else ()
         yield MemoryTerm(
-            effect.name, unique([*scope, *home_scope, *layout]), measures, body, device, effect.book, effect.moments,
-            effect.source,
+            effect.name, unique([*scope, *home_scope]), measures, body, device, effect.book, effect.moments,
+            effect.source, reader.stage,
         )  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from planner.space import job_space
 from planner.step_time import time_terms
 from planner.terms import WINDOWS, Values
 
+STAGES = ("compute", "compute_inner", "compute_last")
+
 
 @dataclass(frozen=True)
 class TimeLine:
@@ -57,16 +59,25 @@ class StepTime:
         """Seconds of the whole step."""
         return self.microseconds / 1e6
 
+    @cached_property
+    def own(self) -> tuple[TimeLine, ...]:
+        """The lines of one GPU: of a window's pipeline stages those of the slowest."""
+        slowest = {}
+        for window in WINDOWS:
+            lanes = self.lanes(window)
+            slowest[window] = max(STAGES, key=lambda lane: lanes.get(lane, 0))
+        return tuple(line for line in self.lines if line.lane not in STAGES or line.lane == slowest[line.window])
+
     @property
     def hidden(self) -> int:
         """Microseconds of work that overlap hides."""
-        return sum(line.microseconds for line in self.lines) - self.microseconds
+        return sum(line.microseconds for line in self.own) - self.microseconds
 
     @property
     def terms(self) -> Mapping[str, float]:
         """Seconds by term over all windows, and what overlap hides as a negative term; they add up to `seconds`."""
         totals: dict[str, int] = {}
-        for line in self.lines:
+        for line in self.own:
             totals[line.name] = totals.get(line.name, 0) + line.microseconds
         if self.hidden:
             totals["hidden by overlap"] = -self.hidden

@@ -112,9 +112,9 @@ class Reader:
 
 
 def places(term: Term) -> tuple[Place, ...]:
-    """Where a term counts: (device, moment) for memory, (window, lane) for time."""
+    """Where a term counts: (device, moment at a stage) for memory, (window, lane) for time."""
     if isinstance(term, MemoryTerm):
-        return tuple((term.device, moment) for moment in term.moments)
+        return tuple((term.device, f"{moment} {term.stage}") for moment in term.moments)
     if isinstance(term, TimeTerm):
         return ((term.window, term.lane),)
     raise TypeError(f"{term.name} is neither a memory nor a time term")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import gcd
 from typing import TYPE_CHECKING
 
-from planner.architecture.activations import LayerActivations, ModelActivations
-from planner.architecture.adapters import is_adapted, quantized_parameters
+from planner.architecture.activations import ActivationSettings, LayerActivations, ModelActivations, activations
 from planner.architecture.flops import LayerFlops, ModelFlops
-from planner.architecture.shape import Architecture, LayerKind, Tensor
+from planner.architecture.shape import Architecture, LayerKind
 from planner.cluster import Cluster
 from planner.numerics import Optimizer, Precision
 from planner.plan import Value, layout_of, whole
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from planner.techniques import RuntimeEntry, Techniques
 
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
+# Values that follow from the layout, by the name that conditions use.
+LAYOUT_FACTS: Mapping[str, str] = {
+    "tensor_parallel": "tensor", "pipeline_parallel": "pipeline", "sequence_parallel": "sequence",
+    "expert_parallel": "expert", "data_parallel": "data", "shards": "shards",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Job:
     training: Training
     runtime: RuntimeEntry
     techniques: Techniques
-    activations: ModelActivations
+    settings: ActivationSettings
     flops: ModelFlops
     choices: Mapping[str, tuple[Value, ...]]
     objective: str = "step_time"
@@ -58,68 +64,22 @@ class Job:
     # ── the model ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
-    def tensors(self) -> tuple[tuple[Tensor, int], ...]:
-        """Every parameter tensor with how often it occurs: outside the layers first, then the layers in order."""
-        outside = tuple((tensor, 1) for tensor in self.architecture.outside)
-        layers = tuple((tensor, 1) for group in self.architecture.layers for tensor in group.kind.tensors * group.count)
-        return outside + layers
-
-    @cached_property
-    def tensor_sizes(self) -> tuple[tuple[int, int], ...]:
-        """(elements, count) of the trainable tensors in the order of the flat buffer."""
-        return tuple((tensor.elements, count) for tensor, count in self.tensors if tensor.trainable)
-
-    @cached_property
     def trainable_parameters(self) -> int:
-        """Parameters that the optimizer updates."""
-        return sum(size * count for size, count in self.tensor_sizes)
+        """Parameters of the whole model that the optimizer updates."""
+        architecture = self.architecture
+        layers = ((tensor, group.count) for group in architecture.layers for tensor in group.kind.tensors)
+        counted = [(tensor, 1) for tensor in architecture.outside] + list(layers)
+        return sum(tensor.elements * count for tensor, count in counted if tensor.trainable)
 
     @property
-    def frozen_parameters(self) -> int:
-        """Parameters that stay as they are."""
-        return self.architecture.parameters - self.trainable_parameters
-
-    @cached_property
     def head_parameters(self) -> int:
         """Elements of the matrix that makes logits (the input embedding where tied)."""
         return self.architecture.vocabulary * self.architecture.hidden
 
     @cached_property
-    def root_parameters(self) -> int:
-        """Elements of the tensors outside the layers."""
-        return sum(tensor.elements for tensor in self.architecture.outside)
-
-    @cached_property
-    def largest_trained_layer(self) -> int:
-        """Elements with gradients in the layer that has the most of them."""
-        return max(sum(t.elements for t in kind.tensors if t.trainable) for kind, _ in self.kind_counts)
-
-    @property
-    def embedding_parameters(self) -> int:
-        """Elements of the input embedding, whose gradient comes last; 0 where it takes none."""
-        return self.architecture.vocabulary * self.architecture.hidden if self.trains_embedding else 0
-
-    @cached_property
-    def trains_embedding(self) -> bool:
-        """Whether some embedding takes a gradient."""
-        return any(tensor.trainable for tensor in self.architecture.outside if tensor.role == "embedding")
-
-    @cached_property
-    def largest_trainable(self) -> int:
-        """Elements of the largest tensor that takes a gradient."""
-        return max((size for size, _ in self.tensor_sizes), default=0)
-
-    @cached_property
-    def quantized_parameters(self) -> int:
-        """Parameters that a quantized base holds in 4 bits."""
-        return quantized_parameters(self.architecture) if self.training.method == "qlora" else 0
-
-    @cached_property
-    def largest_quantized(self) -> int:
-        """Elements of the largest quantized tensor, which is made 16-bit while it is used."""
-        if self.training.method != "qlora":
-            return 0
-        return max((tensor.elements for tensor, _ in self.tensors if is_adapted(tensor)), default=0)
+    def trains_head(self) -> bool:
+        """Whether the matrix that makes logits takes a gradient."""
+        return any(tensor.trainable for tensor in self.architecture.outside if tensor.role in ("embedding", "head"))
 
     def trainable_share(self, kind: LayerKind) -> float:
         """Share of a layer's weight matrices that takes gradients."""
@@ -127,28 +87,29 @@ class Job:
         total = sum(tensor.elements for tensor in matrices)
         return sum(tensor.elements for tensor in matrices if tensor.trainable) / total if total else 1.0
 
-    @property
-    def tied_gradient_elements(self) -> int:
-        """Elements of each of the two extra gradients a tied embedding has at the end of backward; 0 if untied."""
-        return self.head_parameters if self.architecture.tied and self.trains_embedding else 0
+    @cached_property
+    def heads(self) -> int:
+        """Query heads that tensor parallelism can divide: the most that divide every layer's; 1 without attention."""
+        blocks = [kind.attention for kind, _ in self.kind_counts if kind.attention is not None]
+        return gcd(*(block.heads for block in blocks)) if blocks else 1
 
     @cached_property
-    def persistent_parameters(self) -> int:
-        """Elements in tensors small enough for stage 3 to keep whole on every rank."""
-        limit = self.persistence_threshold
-        return sum(size * count for size, count in self.tensor_sizes if size <= limit)
+    def experts(self) -> int:
+        """Experts that expert parallelism can divide; 1 for a dense model."""
+        blocks = [kind.feed_forward for kind, _ in self.kind_counts if kind.feed_forward is not None]
+        return gcd(*(block.experts for block in blocks if block.experts)) or 1
 
     @cached_property
     def layer_kinds(self) -> tuple[LayerKind, ...]:
-        """The kind of each layer that can be checkpointed, in order."""
-        return tuple(
-            group.kind for group in self.architecture.layers if group.tower != "vision" for _ in range(group.count)
-        )
+        """The kind of each layer that can be checkpointed, in order; equal kinds are one object."""
+        seen: dict[LayerKind, LayerKind] = {}
+        text = (group for group in self.architecture.layers if group.tower != "vision")
+        return tuple(kind for g in text for kind in [seen.setdefault(g.kind, g.kind)] * g.count)
 
     @cached_property
     def recomputed_kinds(self) -> Mapping[str, LayerKind]:
         """Distinct layer kinds by the name of the measure that counts their recomputed layers."""
-        kinds = tuple(dict.fromkeys(self.layer_kinds))
+        kinds = {id(kind): kind for kind in self.layer_kinds}.values()
         return {
             "recomputed_layers" if not index else f"recomputed_layers_{index + 1}": k for index, k in enumerate(kinds)
         }
@@ -156,30 +117,33 @@ class Job:
     @cached_property
     def kind_counts(self) -> tuple[tuple[LayerKind, int], ...]:
         """Distinct layer kinds with the number of layers of each."""
-        return tuple((kind, self.layer_kinds.count(kind)) for kind in self.recomputed_kinds.values())
+        counts = Counter(map(id, self.layer_kinds))
+        return tuple((kind, counts[id(kind)]) for kind in self.recomputed_kinds.values())
 
     @cached_property
-    def _by_kind(self) -> Mapping[int, tuple[LayerActivations, LayerFlops]]:
-        """Activations and FLOP counts by the identity of the layer kind."""
-        text = (group for group in self.architecture.layers if group.tower != "vision")
-        found = list(zip(text, self.activations.layers, self.flops.layers, strict=True))
+    def _groups(self) -> Mapping[int, int]:
+        """Position, among the groups outside vision towers, of the first group of each layer kind, by its identity."""
+        text = [group for group in self.architecture.layers if group.tower != "vision"]
         return {
-            id(kind): next((stored, flops) for group, stored, flops in found if group.kind == kind)
-            for kind in self.layer_kinds
+            id(kind): next(index for index, group in enumerate(text) if group.kind == kind) for kind in self.layer_kinds
         }
 
-    def activations_of(self, kind: LayerKind) -> LayerActivations:
-        """What one layer of a kind keeps and holds."""
-        return self._by_kind[id(kind)][0]
+    @cached_property
+    def activations(self) -> ModelActivations:
+        """What the model keeps and holds, undivided."""
+        return self.activations_under(1, False)
+
+    def activations_under(self, tensor_ranks: int, whole_stream: bool) -> ModelActivations:
+        """What one of `tensor_ranks` ranks keeps and holds; see `Layout.whole_stream`."""
+        return _activations(self, tensor_ranks, whole_stream)
+
+    def activations_of(self, kind: LayerKind, tensor_ranks: int = 1, whole_stream: bool = False) -> LayerActivations:
+        """What one layer of a kind keeps and holds on one of `tensor_ranks` ranks."""
+        return self.activations_under(tensor_ranks, whole_stream).layers[self._groups[id(kind)]]
 
     def flops_of(self, kind: LayerKind) -> LayerFlops:
         """FLOP counts of one layer of a kind."""
-        return self._by_kind[id(kind)][1]
-
-    @cached_property
-    def kind_activations(self) -> tuple[LayerActivations, ...]:
-        """What one layer of each distinct kind keeps and holds."""
-        return tuple(self.activations_of(kind) for kind, _ in self.kind_counts)
+        return self.flops.layers[self._groups[id(kind)]]
 
     @cached_property
     def model_flops_per_token(self) -> float:
@@ -262,8 +226,8 @@ class Job:
         """A choice's value, or a value that follows from choices."""
         if name == "gradient_accumulation":
             return self.micro_batches(values)
-        if name == "data_parallel":
-            return layout_of(values).data
+        if name in LAYOUT_FACTS:
+            return int(getattr(layout_of(values), LAYOUT_FACTS[name]))
         return values[name]
 
     def micro_batches(self, values: Values) -> int:
@@ -278,3 +242,10 @@ class Job:
     def with_choices(self, choices: Mapping[str, tuple[Value, ...]]) -> Job:
         """The same job with some choices pinned or narrowed further."""
         return replace(self, choices={**self.choices, **choices})
+
+
+@lru_cache(maxsize=1024)
+def _activations(job: Job, tensor_ranks: int, whole_stream: bool) -> ModelActivations:
+    """The activations of a job's model on one tensor-parallel rank, made once."""
+    settings = replace(job.settings, tensor_parallel=tensor_ranks, sequence_parallel=not whole_stream)
+    return activations(job.architecture, settings)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from planner.job import Job
+from planner.layouts import stages
 from planner.memory import memory_terms
-from planner.plan import Plan
+from planner.plan import Plan, layout_of
+from planner.share import share
 from planner.space import job_space
-from planner.terms import BOOKS, DEVICES, MOMENTS, PHASES
+from planner.terms import BOOKS, DEVICES, MOMENTS, PHASES, MemoryTerm
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,23 @@ def capacities(job: Job) -> Mapping[str, Capacity]:
 
 
 @lru_cache(maxsize=16)
-def ledger(job: Job, plan: Plan) -> Ledger:
-    """The books of `plan` on every device; total for any plan, also one that breaks rules."""
+def stage_ledgers(job: Job, plan: Plan) -> Mapping[str, Ledger]:
+    """The books of `plan` on every device, by pipeline stage; total for any plan, also one that breaks rules."""
     values = job_space(job).complete(plan)
     amounts = [(term, term.value(values)) for term in memory_terms(job)]
+    held = [(term, size) for term, size in amounts if size]
+    present = [stage for stage in stages(job) if share(job, layout_of(plan), stage).exists]
+    return {stage: _ledger(job, [(term, size) for term, size in held if term.stage == stage]) for stage in present}
+
+
+def ledger(job: Job, plan: Plan) -> Ledger:
+    """The books of `plan` on every device, of the pipeline stage that holds the most there."""
+    found = stage_ledgers(job, plan).values()
+    return {device: max((books[device] for books in found), key=lambda one: one.peak.total) for device in DEVICES}
+
+
+def _ledger(job: Job, amounts: Sequence[tuple[MemoryTerm, int]]) -> Ledger:
+    """The moments of every device from the terms of one stage."""
     found = capacities(job)
     return {
         device: DeviceLedger(
@@ -113,7 +128,7 @@ def ledger(job: Job, plan: Plan) -> Ledger:
                     tuple(
                         Line(term.name, term.book, size, term.source)
                         for term, size in amounts
-                        if size and term.device == device and moment in term.moments
+                        if term.device == device and moment in term.moments
                     ),
                 )
                 for moment in MOMENTS

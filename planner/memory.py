@@ -2,110 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from planner.architecture.activations import Amount, LayerActivations
 from planner.effect_terms import Reader, allocation_terms, job_effects
 from planner.job import Job
-from planner.plan import whole
+from planner.layouts import stages
+from planner.plan import layout_of, whole
+from planner.share import Share, measure_name, share_of
 from planner.terms import MemoryTerm, Values
 
-TOKENS = ("micro_batch",)
+BATCH = ("layout", "micro_batch")
+INTERVAL = (*BATCH, "checkpoint_interval")
 PASSES = ("forward", "loss", "backward_start")
 
 
 @lru_cache(maxsize=64)
 def memory_terms(job: Job) -> tuple[MemoryTerm, ...]:
-    """Every memory term of the job."""
-    reader = Reader(job, job_effects(job))
-    return (*allocation_terms(reader), *activation_terms(job))
+    """Every memory term of the job, stage by stage."""
+    effects = job_effects(job)
+    return tuple(term for stage in stages(job) for term in _stage_terms(Reader(job, effects, stage)))
 
 
-def activation_terms(job: Job) -> tuple[MemoryTerm, ...]:
-    """The activations book.
-
-    The first `checkpoint_count × checkpoint_interval` layers keep only the input of each segment; in backward one
-    segment at a time is made again. Kept layers come later in the model, so their activations are gone by then.
-    """
-    return tuple(_kept(job)) + tuple(_cached(job)) + tuple(_live(job)) + tuple(_boundaries(job)) + tuple(_outside(job))
+def _stage_terms(reader: Reader) -> Iterable[MemoryTerm]:
+    """The memory terms of one pipeline stage."""
+    return (*allocation_terms(reader), *activation_terms(reader.job, reader.stage))
 
 
 def tokens(job: Job, values: Values) -> int:
-    """Tokens of one micro-batch on one rank."""
-    return whole(values, "micro_batch") * job.training.sequence_length
+    """Tokens of one micro-batch on one rank; context-parallel ranks have a part of each sequence."""
+    part = -(-job.training.sequence_length // layout_of(values).sequence)
+    return whole(values, "micro_batch") * part
 
 
-def _term(name: str, body: Callable[[Values], int], moments: tuple[str, ...], **more: tuple[str, ...]) -> MemoryTerm:
-    """An activation term on the GPU."""
-    return MemoryTerm(name, more.get("scope", TOKENS), more.get("measures", ()), body, "gpu", "activations", moments)
+def activation_terms(job: Job, stage: str) -> tuple[MemoryTerm, ...]:
+    """The activations book of a stage.
+
+    The first `checkpoint_count × checkpoint_interval` layers keep only the input of each segment; in backward one
+    segment at a time is made again. Kept layers come later in the model, so their activations are gone by then. What is
+    kept for backward stands once for each micro-batch under way.
+    """
+    terms = _Terms(job, stage)
+    return (*terms.kept(), *terms.cached(), *terms.live(), *terms.boundaries(), *terms.outside())
 
 
-def _kept(job: Job) -> Iterable[MemoryTerm]:
-    """Layers that are not checkpointed keep all they need for backward."""
+class _Terms:
+    """The activation terms of one stage."""
 
-    def body(values: Values) -> int:
-        count = tokens(job, values)
-        full = sum(number * job.activations_of(kind).stored.at(count) for kind, number in job.kind_counts)
-        kinds = job.recomputed_kinds.items()
-        dropped = ((job.activations_of(kind).stored.at(count), whole(values, name)) for name, kind in kinds)
-        return full - sum(stored * recomputed for stored, recomputed in dropped)
+    def __init__(self, job: Job, stage: str) -> None:
+        self.job, self.stage = job, stage
+        self.recomputed = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}
 
-    yield _term("activations of kept layers", body, PASSES, measures=tuple(job.recomputed_kinds))
+    def term(
+        self,
+        name: str,
+        size: Callable[[Share, Values], int],
+        moments: tuple[str, ...],
+        scope: tuple[str, ...] = BATCH,
+        measures: Sequence[str] = (),
+    ) -> MemoryTerm:
+        """An activation term on the GPU; nothing where the pipeline has no such stage."""
+        job, stage = self.job, self.stage
 
+        def body(values: Values) -> int:
+            share = share_of(job, values, stage)
+            return size(share, values) if share.exists else 0
 
-def _cached(job: Job) -> Iterable[MemoryTerm]:
-    """Checkpointed layers under autocast: its cache holds their 16-bit weights until the forward pass ends."""
-    sizes = {name: job.activations_of(kind).cached.constant for name, kind in job.recomputed_kinds.items()}
+        return MemoryTerm(name, scope, tuple(measures), body, "gpu", "activations", moments, stage=stage)
 
-    def body(values: Values) -> int:
-        return sum(size * whole(values, name) for name, size in sizes.items())
+    def kept(self) -> Iterable[MemoryTerm]:
+        """Layers that are not checkpointed keep all they need for backward."""
 
-    if any(sizes.values()):
-        name = "16-bit weights cached by autocast"
-        yield _term(name, body, ("forward", "loss"), scope=(), measures=tuple(sizes))
+        def size(share: Share, values: Values) -> int:
+            count, times = tokens(self.job, values), self.job.micro_batches(values)
+            full = sum(number * share.of(kind).stored.at(count) for kind, number in share.kind_counts)
+            dropped = ((share.of(kind).stored.at(count), whole(values, n)) for n, kind in self.recomputed.items())
+            return share.under_way(full, times) - sum(share.under_way(one, times) * layers for one, layers in dropped)
 
+        yield self.term("activations of kept layers", size, PASSES, measures=tuple(self.recomputed))
 
-def _boundaries(job: Job) -> Iterable[MemoryTerm]:
-    """Each checkpoint keeps the input of its segment until the segment's backward is done."""
-    boundary = max((layer.boundary for layer in job.kind_activations), key=lambda amount: amount.per_token)
+    def cached(self) -> Iterable[MemoryTerm]:
+        """Checkpointed layers under autocast: its cache holds their 16-bit weights until the forward pass ends."""
 
-    def body(values: Values) -> int:
-        return boundary.at(tokens(job, values)) * whole(values, "checkpoints")
+        def size(share: Share, values: Values) -> int:
+            return sum(share.of(kind).cached.constant * whole(values, name) for name, kind in self.recomputed.items())
 
-    yield _term("checkpoints", body, (*PASSES, "recompute_start"), measures=("checkpoints",))
+        if any(layer.cached.constant for layer in self.job.activations.layers):
+            name = "16-bit weights cached by autocast"
+            yield self.term(name, size, ("forward", "loss"), scope=("layout",), measures=tuple(self.recomputed))
 
+    def boundaries(self) -> Iterable[MemoryTerm]:
+        """Each checkpoint keeps the input of its segment until the segment's backward is done."""
+        measure = measure_name("checkpoints", self.stage)
 
-def _live(job: Job) -> Iterable[MemoryTerm]:
-    """What one layer's forward, one layer's backward and one segment's recomputation hold while they run."""
-    scope = ("micro_batch", "checkpoint_interval")
-    layers, found = [job.activations_of(kind) for kind in job.layer_kinds], job.activations
+        def size(share: Share, values: Values) -> int:
+            boundaries = [share.of(kind).boundary for kind, _ in share.kind_counts]
+            boundary = max(boundaries, key=lambda amount: amount.per_token).at(tokens(self.job, values))
+            return share.under_way(boundary, self.job.micro_batches(values)) * whole(values, measure)
 
-    def largest(pick: Callable[[LayerActivations], Amount], count: int) -> int:
-        return max(pick(layer).at(count) for layer in layers)
+        yield self.term("checkpoints", size, (*PASSES, "recompute_start"), measures=(measure,))
 
-    def forward(values: Values) -> int:
-        checkpointed, count = values["checkpoint_interval"] != 0, tokens(job, values)
-        layer = largest(lambda layer: layer.checkpointed_forward_live if checkpointed else layer.forward_live, count)
-        return max(layer + found.embedded.at(count), (found.final + found.final_forward).at(count))
+    def live(self) -> Iterable[MemoryTerm]:
+        """What one layer's forward, one layer's backward and one segment's recomputation hold while they run."""
+        yield self.term("one layer running forward", self._forward, ("forward",), scope=INTERVAL)
+        yield self.term("backward of the last layer", self._start, ("backward_start",))
+        yield self.term("recomputed segment", self._segment, ("recompute_start",), scope=INTERVAL)
+        yield self.term("backward of the first layers", self._end, ("backward_end",), scope=INTERVAL)
 
-    def start(values: Values) -> int:
-        count = tokens(job, values)
-        return max(_kept_backward(layers, count), (found.final + found.final_backward).at(count))
+    def _layers(self, share: Share) -> list[LayerActivations]:
+        return [share.of(kind) for kind in share.kinds]
 
-    def segment(values: Values) -> int:
-        return _segment(layers, whole(values, "checkpoint_interval"), tokens(job, values))
+    def _forward(self, share: Share, values: Values) -> int:
+        count, found = tokens(self.job, values), share.activations
+        layers = [share.of(kind) for kind, _ in share.kind_counts]
+        checkpointed = values["checkpoint_interval"] != 0
+        live = [layer.checkpointed_forward_live if checkpointed else layer.forward_live for layer in layers]
+        layer = max(amount.at(count) for amount in live)
+        embedded = found.embedded.at(count) if share.is_first else 0
+        return max(layer + embedded, (found.final + found.final_forward).at(count) if share.is_last else 0)
 
-    def end(values: Values) -> int:
-        count = tokens(job, values)
+    def _start(self, share: Share, values: Values) -> int:
+        count, found = tokens(self.job, values), share.activations
+        final = (found.final + found.final_backward).at(count) if share.is_last else 0
+        return max(_kept_backward(self._layers(share), count), final)
+
+    def _segment(self, share: Share, values: Values) -> int:
+        return _segment(self._layers(share), whole(values, "checkpoint_interval"), tokens(self.job, values))
+
+    def _end(self, share: Share, values: Values) -> int:
+        count = tokens(self.job, values)
         if values["checkpoint_interval"] == 0:
-            return layers[0].stored.at(count) + layers[0].backward_live.at(count)
-        return segment(values)
+            first = share.of(share.kinds[0])
+            return first.stored.at(count) + first.backward_live.at(count)
+        return self._segment(share, values)
 
-    yield _term("one layer running forward", forward, ("forward",), scope=scope)
-    yield _term("backward of the last layer", start, ("backward_start",))
-    yield _term("recomputed segment", segment, ("recompute_start",), scope=scope)
-    yield _term("backward of the first layers", end, ("backward_end",), scope=scope)
+    def outside(self) -> Iterable[MemoryTerm]:
+        """Rotary tables, which all layers read; final norm and labels; logits and the loss with its gradient."""
+
+        def tables(share: Share, values: Values) -> int:
+            return share.activations.tables.at(tokens(self.job, values))
+
+        def final(share: Share, values: Values) -> int:
+            return share.activations.final.at(tokens(self.job, values)) if share.is_last else 0
+
+        def loss(share: Share, values: Values) -> int:
+            found, count = share.activations, tokens(self.job, values)
+            return max(found.loss_forward.at(count), found.loss_backward.at(count)) if share.is_last else 0
+
+        later = (*PASSES, "recompute_start", "backward_end")
+        yield self.term("tables that all layers read", tables, later)
+        yield from self._biases()
+        yield self.term("final norm, labels", final, ("loss",))
+        yield self.term("logits and loss", loss, ("loss",))
+
+    def _biases(self) -> Iterable[MemoryTerm]:
+        """Biases of relative positions, where the model has any: an input of every checkpointed layer."""
+
+        def size(share: Share, values: Values) -> int:
+            return share.activations.biases.constant
+
+        def checkpointed(share: Share, values: Values) -> int:
+            return size(share, values) if values["checkpoint_interval"] != 0 else 0
+
+        if self.job.activations.biases.constant:
+            later = (*PASSES[1:], "recompute_start", "backward_end")
+            scope = ("layout", "checkpoint_interval")
+            yield self.term("relative positions", size, ("forward",), scope=("layout",))
+            yield self.term("relative positions of checkpointed layers", checkpointed, later, scope=scope)
 
 
 def _kept_backward(layers: list[LayerActivations], count: int) -> int:
@@ -129,34 +193,3 @@ def _segment(layers: list[LayerActivations], interval: int, count: int) -> int:
         window += stored[first + interval - 1] - stored[first - 1]
         most = max(most, window + max(surplus[first : first + interval]))
     return most
-
-
-def _outside(job: Job) -> Iterable[MemoryTerm]:
-    """Rotary tables, which all layers read; final norm and labels; logits and the loss with its gradient."""
-    found = job.activations
-    yield _term(
-        "tables that all layers read",
-        lambda values: found.tables.at(tokens(job, values)),
-        (*PASSES, "recompute_start", "backward_end"),
-    )
-    yield from _biases(job)
-    yield _term("final norm, labels", lambda values: found.final.at(tokens(job, values)), ("loss",))
-    yield _term(
-        "logits and loss",
-        lambda values: max(found.loss_forward.at(tokens(job, values)), found.loss_backward.at(tokens(job, values))),
-        ("loss",),
-    )
-
-
-def _biases(job: Job) -> Iterable[MemoryTerm]:
-    """Biases of relative positions, where the model has any: an input of every checkpointed layer."""
-    size = job.activations.biases.constant
-    if not size:
-        return
-
-    def checkpointed(values: Values) -> int:
-        return size if values["checkpoint_interval"] != 0 else 0
-
-    yield _term("relative positions", lambda values: size, ("forward",))
-    later = (*PASSES[1:], "recompute_start", "backward_end")
-    yield _term("relative positions of checkpointed layers", checkpointed, later, scope=("checkpoint_interval",))

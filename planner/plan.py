@@ -10,18 +10,32 @@ from planner.errors import InternalError
 
 @dataclass(frozen=True, order=True)
 class Layout:
-    """How the ranks of the cluster are split: the product of the degrees is the number of GPUs."""
+    """How the ranks of the cluster are split: the product of the degrees is the number of GPUs.
+
+    `sequence` counts context-parallel ranks, which each hold a part of every sequence. `virtual_stages` is the number
+    of model chunks per pipeline rank. `shard` is the number of ranks that share one copy of the states where that is
+    not data × sequence (0: it is). `whole_stream`: tensor-parallel ranks keep the residual stream whole, where
+    otherwise each has its part of the sequence (Korthikanti et al. 2022, arXiv:2205.05198).
+    """
 
     tensor: int = 1
     pipeline: int = 1
     sequence: int = 1
     expert: int = 1
     data: int = 1
+    virtual_stages: int = 1
+    shard: int = 0
+    whole_stream: bool = False
 
     @property
     def ranks(self) -> int:
         """Number of GPUs; expert parallelism lies inside the data-parallel ranks and adds none."""
         return self.tensor * self.pipeline * self.sequence * self.data
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share one copy of the dense states of a rank's part of the model."""
+        return self.shard or self.data * self.sequence
 
     def __str__(self) -> str:
         return f"tensor {self.tensor} · pipeline {self.pipeline} · sequence {self.sequence} · data {self.data}"

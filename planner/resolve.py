@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner import hardware_catalog
-from planner.architecture.activations import ActivationSettings, activations
+from planner.architecture.activations import ActivationSettings
 from planner.architecture.adapters import with_adapters
 from planner.architecture.catalog_models import catalog_model
 from planner.architecture.flops import model_flops
@@ -75,7 +75,7 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         training=training,
         runtime=runtime,
         techniques=techniques,
-        activations=activations(architecture, settings),
+        settings=settings,
         flops=model_flops(architecture, training.sequence_length),
         choices=_choices(job_file, document, techniques),
         objective=job_file.objective,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from math import isqrt
 
+from planner.architecture.shape import LayerKind
 from planner.choices import Choice, Derived, Space
 from planner.errors import InputError
 from planner.job import Job
-from planner.plan import Layout, Value, layout_of, whole
+from planner.layouts import WHOLE, layouts, stage_layers, stages
+from planner.plan import Value, layout_of, whole
+from planner.share import measure_name, share, share_of
 from planner.techniques import ChoiceEntry
 from planner.terms import Measure, Values
 
@@ -44,11 +47,6 @@ def _needs_leave(entry: ChoiceEntry, value: Value) -> bool:
     return technique is not None and technique.changes_numerics
 
 
-def layouts(job: Job) -> tuple[Layout, ...]:
-    """Legal layouts of the cluster: every rank holds its own share of the batch."""
-    return (Layout(data=job.cluster.gpus),)
-
-
 def micro_batches(job: Job) -> tuple[int, ...]:
     """Sequences per micro-batch that divide the share of the global batch of at least one layout."""
     found: set[int] = set()
@@ -65,8 +63,9 @@ def divisors(number: int) -> list[int]:
 
 
 def checkpoint_counts(job: Job) -> tuple[int, ...]:
-    """From nothing checkpointed to every layer."""
-    return tuple(range(len(job.layer_kinds) + 1))
+    """From nothing checkpointed to every layer of the longest stage."""
+    most = max(stage_layers(len(job.layer_kinds), found, stage)[1] for found in layouts(job) for stage in stages(job))
+    return tuple(range(most + 1))
 
 
 def checkpoint_intervals(job: Job) -> tuple[int, ...]:
@@ -92,22 +91,39 @@ DOMAINS: Mapping[str, Callable[[Job], tuple[Value, ...]]] = {
 
 
 def _measures(job: Job) -> list[Measure]:
-    """Recomputed layers of each kind, and the number of checkpoints itself."""
-    kinds = job.layer_kinds
+    """Recomputed layers of each kind, and the number of checkpoints itself, for each pipeline stage."""
+    return [measure for stage in stages(job) for measure in _stage_measures(job, stage)]
 
-    def recomputed(kind: object) -> Callable[[Values], int]:
-        return lambda values: sum(found == kind for found in kinds[: checkpointed_layers(values)])
 
-    counted = [
-        Measure(name, ("checkpoint_count", "checkpoint_interval"), recomputed(kind), kinds.count(kind))
-        for name, kind in job.recomputed_kinds.items()
-    ]
-    count = Measure("checkpoints", ("checkpoint_count",), lambda values: whole(values, "checkpoint_count"), len(kinds))
-    return [*counted, count]
+def _stage_measures(job: Job, stage: str) -> Iterable[Measure]:
+    """The measures of one stage; where there is a pipeline they depend on the layout."""
+    layout = () if stage == WHOLE else ("layout",)
+    most = max(len(share(job, found, stage).kinds) for found in layouts(job))
+
+    def kinds(values: Values) -> tuple[LayerKind, ...]:
+        return job.layer_kinds if stage == WHOLE else share_of(job, values, stage).kinds
+
+    def recomputed(kind: LayerKind) -> Callable[[Values], int]:
+        return lambda values: sum(found is kind for found in kinds(values)[: checkpointed_layers(values)])
+
+    def checkpoints(values: Values) -> int:
+        count = whole(values, "checkpoint_count")
+        if stage == WHOLE:
+            return count
+        interval = max(1, whole(values, "checkpoint_interval"))
+        return min(count, -(-len(kinds(values)) // interval))
+
+    counts = {id(kind): count for kind, count in job.kind_counts}
+    for name, kind in job.recomputed_kinds.items():
+        largest = counts[id(kind)] if stage == WHOLE else most
+        scope = ("checkpoint_count", "checkpoint_interval", *layout)
+        yield Measure(measure_name(name, stage), scope, recomputed(kind), largest)
+    scope = ("checkpoint_count", *(("checkpoint_interval", *layout) if layout else ()))
+    yield Measure(measure_name("checkpoints", stage), scope, checkpoints, most)
 
 
 def checkpointed_layers(values: Values) -> int:
-    """How many layers, from the first on, lie inside checkpointed segments."""
+    """How many layers of each pipeline stage, from its first on, lie inside checkpointed segments."""
     return whole(values, "checkpoint_count") * whole(values, "checkpoint_interval")
 
 

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
-from planner.architecture.shape import LayerKind
 from planner.cluster import (
-    Group,
     collective_seconds,
     cpu_optimizer_seconds,
     host_link_seconds,
@@ -22,10 +20,13 @@ from planner.cluster import (
 from planner.compute import Pass, coefficients, layer_seconds, loss_seconds
 from planner.effect_terms import Reader, job_effects, unique
 from planner.effects import AnyEffect, Collective, Transfer, Update
+from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms
 from planner.job import Job
+from planner.layouts import stages
 from planner.memory import tokens
-from planner.plan import Layout, layout_of, whole
+from planner.plan import layout_of, whole
 from planner.quantities import BY_NAME, ceil_divide
+from planner.share import measure_name, share_of
 from planner.terms import TimeTerm, Values
 
 BATCH = ("layout", "micro_batch")
@@ -35,8 +36,9 @@ BATCH = ("layout", "micro_batch")
 def time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
     """Every time term of the job under one outlook, made once."""
     effects = job_effects(job)
-    reader = Reader(job, effects)
-    return (*compute_terms(job, outlook), *_effect_terms(reader, effects, outlook))
+    reader = Reader(job, effects, stages(job)[0])
+    exchanged = exchange_terms(job, REPEATS, microseconds, outlook)
+    return (*compute_terms(job, outlook), *exchanged, *_effect_terms(reader, effects, outlook))
 
 
 def microseconds(seconds: float) -> int:
@@ -45,45 +47,56 @@ def microseconds(seconds: float) -> int:
 
 
 SLOWDOWN = "compute slowed by collectives"
-# How many of the step's micro-batches each window holds.
-REPEATS: dict[str, Callable[[int], int]] = {
-    "forward": lambda micro_batches: micro_batches,
-    "backward": lambda micro_batches: micro_batches - 1,
-    "last_backward": lambda _: 1,
+
+
+def bubble(values: Values) -> float:
+    """Micro-batches that a stage waits: (p - 1) / v of p stages with v chunks each (arXiv:2104.04473, section 2.2)."""
+    layout = layout_of(values)
+    return (layout.pipeline - 1) / layout.virtual_stages
+
+
+# How many of the step's micro-batches each window holds, the pipeline's fill and drain included.
+REPEATS: dict[str, Repeats] = {
+    "forward": lambda job, values: job.micro_batches(values) + bubble(values),
+    "backward": lambda job, values: job.micro_batches(values) - 1 + bubble(values),
+    "last_backward": lambda job, values: 1,
 }
 
 
 def compute_terms(job: Job, outlook: str) -> Iterable[TimeTerm]:
-    """Forward, backward and recomputation of every layer, and the logits with the loss."""
-    for window, repeats in REPEATS.items():
-        direction: Pass = "forward" if window == "forward" else "backward"
-        yield _model_term(job, window, direction, repeats, outlook)
-        if window != "forward":
-            yield _recompute_term(job, window, repeats, outlook)
+    """Forward, backward and recomputation of every layer, and the logits with the loss, stage by stage."""
+    for stage in stages(job):
+        for window, repeats in REPEATS.items():
+            direction: Pass = "forward" if window == "forward" else "backward"
+            yield _model_term(job, stage, window, direction, repeats, outlook)
+            if window != "forward":
+                yield _recompute_term(job, stage, window, repeats, outlook)
 
 
-def _model_term(job: Job, window: str, direction: Pass, repeats: Callable[[int], int], outlook: str) -> TimeTerm:
-    """One pass over all layers, logits and loss."""
-
-    def body(values: Values) -> int:
-        count, times = tokens(job, values), repeats(job.micro_batches(values))
-        seconds = sum(n * layer_seconds(job, kind, count, direction, outlook) for kind, n in job.kind_counts)
-        return microseconds(times * (seconds + loss_seconds(job, count, direction, outlook)))
-
-    return TimeTerm("compute", BATCH, (), body, window, "compute")
-
-
-def _recompute_term(job: Job, window: str, repeats: Callable[[int], int], outlook: str) -> TimeTerm:
-    """The second forward of every checkpointed layer."""
-
-    def once(kind: LayerKind, values: Values) -> int:
-        seconds = layer_seconds(job, kind, tokens(job, values), "forward", outlook)
-        return microseconds(repeats(job.micro_batches(values)) * seconds)
+def _model_term(job: Job, stage: str, window: str, direction: Pass, repeats: Repeats, outlook: str) -> TimeTerm:
+    """One pass over all layers of a stage, and over logits and loss where it makes them."""
 
     def body(values: Values) -> int:
-        return sum(once(kind, values) * whole(values, name) for name, kind in job.recomputed_kinds.items())
+        share, count = share_of(job, values, stage), tokens(job, values)
+        seconds = sum(n * layer_seconds(share, kind, count, direction, outlook) for kind, n in share.kind_counts)
+        loss = loss_seconds(share, count, direction, outlook) if share.is_last else 0.0
+        return microseconds(repeats(job, values) * (seconds + loss))
 
-    return TimeTerm("recompute", BATCH, tuple(job.recomputed_kinds), body, window, "compute")
+    return TimeTerm("compute", BATCH, (), body, window, STAGE_LANES[stage])
+
+
+def _recompute_term(job: Job, stage: str, window: str, repeats: Repeats, outlook: str) -> TimeTerm:
+    """The second forward of every checkpointed layer of a stage."""
+    measured = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}
+
+    def body(values: Values) -> int:
+        share, count, times = share_of(job, values, stage), tokens(job, values), repeats(job, values)
+        if not share.exists:
+            return 0
+        once = ((name, layer_seconds(share, kind, count, "forward", outlook)) for name, kind in measured.items())
+        return sum(microseconds(times * seconds) * whole(values, name) for name, seconds in once)
+
+    return TimeTerm("recompute", BATCH, tuple(measured), body, window, STAGE_LANES[stage])
 
 
 @dataclass(frozen=True)
@@ -92,18 +105,22 @@ class _Slot:
 
     window: str
     lane: str
-    repeats: Callable[[int], int]
+    repeats: Repeats
+
+
+def _once(job: Job, values: Values) -> float:
+    return 1
 
 
 def _slots(every: str, during: str, lane: str) -> tuple[_Slot, ...]:
     """Where something paid every micro-batch or every step is paid; serial work goes to the end of the step."""
     if during == "serial":
-        return (_Slot("optimizer_step", "serial", (lambda count: count) if every == "micro_batch" else lambda _: 1),)
+        return (_Slot("optimizer_step", "serial", Job.micro_batches if every == "micro_batch" else _once),)
     if every == "micro_batch" and during == "backward":
         return tuple(_Slot(window, lane, REPEATS[window]) for window in ("backward", "last_backward"))
     if every == "micro_batch":
         return (_Slot(during, lane, REPEATS[during]),)
-    return (_Slot("last_backward" if during == "backward" else during, lane, lambda _: 1),)
+    return (_Slot("last_backward" if during == "backward" else during, lane, _once),)
 
 
 def _effect_terms(reader: Reader, effects: tuple[AnyEffect, ...], outlook: str) -> Iterable[TimeTerm]:
@@ -123,22 +140,18 @@ def _repeated(
     """A term that pays `seconds` as often as its slot says."""
 
     def body(values: Values) -> int:
-        return microseconds(slot.repeats(job.micro_batches(values)) * seconds(values))
+        return microseconds(slot.repeats(job, values) * seconds(values))
 
     return TimeTerm(name, unique([*BATCH, *scope]), (), body, slot.window, slot.lane, source)
-
-
-def data_group(layout: Layout) -> Group:
-    """The ranks that share one copy of the model states."""
-    return Group(size=layout.data * layout.sequence, stride=layout.tensor)
 
 
 def collective_cost(job: Job, effect: Collective, size: int, values: Values, outlook: str) -> float:
     """Seconds of one round of a collective that carries `size` bytes in all, cut in messages of its bucket."""
     if size == 0:
         return 0.0
-    elements = BY_NAME[effect.of].body(job, values)
-    bucket = BY_NAME[effect.message].body(job, values) if effect.message else elements
+    share = share_of(job, values, stages(job)[0])
+    elements = BY_NAME[effect.of].body(share)
+    bucket = BY_NAME[effect.message].body(share) if effect.message else elements
     messages = max(1, ceil_divide(elements, max(1, bucket)))
     group = data_group(layout_of(values))
     return messages * collective_seconds(job.cluster, effect.operation, size / messages, group, outlook)
@@ -147,14 +160,13 @@ def collective_cost(job: Job, effect: Collective, size: int, values: Values, out
 def _collective_terms(reader: Reader, effect: Collective, outlook: str) -> Iterable[TimeTerm]:
     """A collective's time in each window that it is paid in."""
     scope, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
-    message = BY_NAME[effect.message].scope if effect.message else ()
     job = reader.job
     share = coefficients().overlap_slowdown.at(outlook)
 
     def seconds(values: Values) -> float:
         return collective_cost(job, effect, amount(values), values, outlook)
 
-    names = unique(["layout", *scope, *message])
+    names = unique(["layout", *scope])
     for slot in _slots(effect.every, effect.during, "communication"):
         yield _repeated(job, slot, effect.name, names, seconds, effect.source)
         if slot.lane != "serial":
@@ -193,5 +205,5 @@ def _update_term(reader: Reader, effect: Update, outlook: str) -> TimeTerm:
         gpu = job.cluster.gpu
         return size / (gpu.memory_bandwidth * gpu.memory_efficiency.for_time(outlook))
 
-    slot = _Slot("optimizer_step", "serial", lambda _: 1)
+    slot = _Slot("optimizer_step", "serial", _once)
     return _repeated(job, slot, effect.name, scope, seconds, effect.source)

@@ -71,7 +71,7 @@ class ChoiceEntry(BaseModel):
 class RuntimeEntry(BaseModel):
     """A runtime: what it allocates and sends whatever the plan, and the margin its allocator needs.
 
-    `choices` names the values that the runtime has; `autocast` says that 16-bit training keeps fp32 weights in the
+    `choices` names the values that the runtime has, `degrees` the parallelism beside data parallelism; `autocast` says that 16-bit training keeps fp32 weights in the
     layers and casts them for every product.
     """
 
@@ -88,6 +88,7 @@ class RuntimeEntry(BaseModel):
     cpu_optimizers: tuple[str, ...] = ()
     cpu_optimizers_source: str = ""
     autocast: bool = False
+    degrees: tuple[Literal["tensor", "pipeline", "sequence", "expert"], ...] = ()
     choices: dict[str, OneOrMore] = Field(default_factory=dict)
     effects: tuple[AnyEffect, ...]
 

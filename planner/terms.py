@@ -36,7 +36,8 @@ MOMENTS: Mapping[str, str] = {
 PHASES = tuple(dict.fromkeys(MOMENTS.values()))
 # The windows of time a step is made of, in order. Lanes of one window run beside each other, serial work does not.
 WINDOWS = ("forward", "backward", "last_backward", "optimizer_step")
-LANES = ("serial", "compute", "communication", "host_link")
+# Pipeline stages other than the first compute beside it in lanes of their own; they are other GPUs.
+LANES = ("serial", "compute", "compute_inner", "compute_last", "communication", "host_link")
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,16 @@ class Term:
 
 @dataclass(frozen=True)
 class MemoryTerm(Term):
-    """Bytes that stand in `book` on `device` during each of `moments`. GPU: per rank; host and NVMe: per node."""
+    """Bytes that stand in `book` on `device` during each of `moments`, on a rank of pipeline stage `stage`.
+
+    GPU: per rank; host and NVMe: per node.
+    """
 
     device: str
     book: str
     moments: tuple[str, ...]
     source: str = ""
+    stage: str = "whole"
 
 
 @dataclass(frozen=True)

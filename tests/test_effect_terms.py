@@ -16,6 +16,7 @@ from planner.terms import MemoryTerm
 from tests.jobs import job
 
 TWO = Layout(data=2)
+ONE: dict[str, Any] = {"layout": Layout()}
 
 
 def allocate(**values: Any) -> Allocate:
@@ -61,18 +62,18 @@ def test_pinned_bytes(size: int, piece: int, expected: int) -> None:
 def test_bytes_times_elements() -> None:
     """2 × 30e6 bytes; nothing is read to know them."""
     term = only(allocate())
-    assert (term.name, term.device, term.book, term.scope, term.measures) == ("line", "gpu", "gradients", (), ())
-    assert term.value({}) == 60_000_000
+    assert (term.name, term.device, term.book, term.scope, term.measures) == ("line", "gpu", "gradients", ("layout",), ())
+    assert term.value(ONE) == 60_000_000
 
 
 def test_a_fraction_of_a_byte_is_rounded_up_once() -> None:
     """Half a byte of 30 000 001 parameters is 15 000 000.5."""
     found = job(model={"parameters": 30_000_001, "layers": 4, "vocabulary": 8000})
-    assert only(allocate(bytes="1/2"), found=found).value({}) == 15_000_001
+    assert only(allocate(bytes="1/2"), found=found).value(ONE) == 15_000_001
 
 
 def test_a_plain_number_of_bytes() -> None:
-    assert only(allocate(of="one", bytes=966)).value({}) == 966
+    assert only(allocate(of="one", bytes=966)).value(ONE) == 966
 
 
 def test_slopes_are_rounded_up_like_the_constant() -> None:
@@ -82,7 +83,7 @@ def test_slopes_are_rounded_up_like_the_constant() -> None:
     layer = found.layer_kinds[0].parameters
     assert term.measures == ("recomputed_layers",)
     all_kept = 2 * (30_000_000 - 8000 * found.architecture.hidden)
-    assert [term.value({"recomputed_layers": count}) for count in (0, 1, 4)] == [
+    assert [term.value({**ONE, "recomputed_layers": count}) for count in (0, 1, 4)] == [
         all_kept, all_kept - 2 * layer, all_kept - 8 * layer,
     ]  # fmt: skip
 
@@ -97,14 +98,14 @@ def test_slopes_are_rounded_up_like_the_constant() -> None:
 )  # fmt: skip
 def test_named_widths_follow_the_job(precision: str, width: str, expected: int) -> None:
     found = job(training={"precision": precision})
-    assert only(allocate(bytes=width), found=found).value({}) == expected * 30_000_000
+    assert only(allocate(bytes=width), found=found).value(ONE) == expected * 30_000_000
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("bf16", 2), ("fp32", 4)])
 def test_the_accumulation_width_is_a_choice(dtype: str, expected: int) -> None:
     term = only(allocate(bytes="accumulation"))
-    assert term.scope == ("gradient_accumulation_dtype",)
-    assert term.value({"gradient_accumulation_dtype": dtype}) == expected * 30_000_000
+    assert term.scope == ("layout", "gradient_accumulation_dtype")
+    assert term.value({**ONE, "gradient_accumulation_dtype": dtype}) == expected * 30_000_000
 
 
 # ── shards and scales ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -128,21 +129,21 @@ def test_a_share_is_rounded_up() -> None:
 
 def test_a_shard_of_another_book_divides_nothing() -> None:
     other = Shard(kind="shard", book="parameters", axis="data")
-    assert only(other, allocate(over="gradients")).value({}) == 60_000_000
+    assert only(other, allocate(over="gradients")).value(ONE) == 60_000_000
 
 
 def test_a_scale_multiplies_the_persistent_part_only() -> None:
     """A quarter of 60e6 where the line is divided like its book; a buffer of the same book stays."""
     scale = Scale(kind="scale", book="gradients", factor="1/4", when={"optimizer_offload": "cpu"})
     persistent, buffer = terms(scale, allocate(over="gradients"), allocate(name="buffer"))
-    assert persistent.value({"optimizer_offload": "cpu"}) == 15_000_000
-    assert persistent.value({"optimizer_offload": "none"}) == 60_000_000
-    assert buffer.scope == () and buffer.value({}) == 60_000_000
+    assert persistent.value({**ONE, "optimizer_offload": "cpu"}) == 15_000_000
+    assert persistent.value({**ONE, "optimizer_offload": "none"}) == 60_000_000
+    assert buffer.scope == ("layout",) and buffer.value(ONE) == 60_000_000
 
 
 def test_two_scales_multiply() -> None:
     half = Scale(kind="scale", book="gradients", factor=0.5)
-    assert only(half, half, allocate(over="gradients")).value({}) == 15_000_000
+    assert only(half, half, allocate(over="gradients")).value(ONE) == 15_000_000
 
 
 # ── homes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -158,7 +159,7 @@ def test_a_line_at_home_stands_on_one_device() -> None:
     found = terms(*MOVES, allocate(device="home"))
     assert [term.device for term in found] == ["gpu", "host", "nvme"]
     sizes = {
-        offload: [term.value({"optimizer_offload": offload, "layout": TWO}) for term in found]
+        offload: [term.value({**ONE, "optimizer_offload": offload, "layout": TWO}) for term in found]
         for offload in ("none", "cpu", "nvme")
     }
     assert sizes == {"none": [60_000_000, 0, 0], "cpu": [0, 120_000_000, 0], "nvme": [0, 0, 120_000_000]}
@@ -191,9 +192,9 @@ def test_pinned_sub_groups_are_rounded_up_one_by_one() -> None:
 
 def test_pinning_rounds_on_the_host_only() -> None:
     on_gpu, on_host, on_nvme = terms(*MOVES, allocate(device="home", pinned="whole"))
-    assert on_gpu.value({"optimizer_offload": "none", "layout": TWO}) == 60_000_000
-    assert on_host.value({"optimizer_offload": "cpu", "layout": TWO}) == 2 * 67_108_864
-    assert on_nvme.value({"optimizer_offload": "nvme", "layout": TWO}) == 120_000_000
+    assert on_gpu.value({**ONE, "optimizer_offload": "none", "layout": TWO}) == 60_000_000
+    assert on_host.value({**ONE, "optimizer_offload": "cpu", "layout": TWO}) == 2 * 67_108_864
+    assert on_nvme.value({**ONE, "optimizer_offload": "nvme", "layout": TWO}) == 120_000_000
 
 
 # ── conditions ───────────────────────────────────────────────────────────────────────────────────────────────────────

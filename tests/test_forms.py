@@ -85,7 +85,7 @@ def box(*ends: int) -> Any:
 def test_terms_add_up_by_place() -> None:
     """Two terms in forward, one of them in loss too, at micro-batches 1 and 3."""
     reader = Reader([memory("a", ("forward", "loss"), 10, 2), memory("b", ("forward",), 5, -1)], ["layers"])
-    assert reader.places == [("gpu", "forward"), ("gpu", "loss")]
+    assert reader.places == [("gpu", "forward whole"), ("gpu", "loss whole")]
     sums = reader.sums([{"micro_batch": 1}, {"micro_batch": 3}])
     assert sums.tolist() == [[[15, 1], [10, 2]], [[45, 1], [30, 2]]]
 

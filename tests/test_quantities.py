@@ -7,15 +7,17 @@ from random import Random
 import pytest
 
 from planner.job import Job
+from planner.layouts import stages
 from planner.plan import Layout
 from planner.quantities import BY_NAME, QUANTITIES, ceil_divide, shard_ranks, touched_elements
+from planner.share import share
 from planner.space import job_space
 from tests.jobs import job
 
 
 def elements(name: str, found: Job, layout: Layout) -> int:
     """The quantity of a job at a layout."""
-    return BY_NAME[name].body(found, {"layout": layout})
+    return BY_NAME[name].body(share(found, layout))
 
 
 @pytest.mark.parametrize(
@@ -112,18 +114,20 @@ def test_gradients_that_exist_shrink_with_each_recomputed_layer() -> None:
     """All but the embedding at first; each checkpointed layer takes its own parameters away."""
     found = job()
     kept = BY_NAME["kept_gradients"]
-    assert kept.body(found, {}) == 30_000_000 - 8000 * found.architecture.hidden
-    assert dict(kept.slopes(found)) == {"recomputed_layers": -found.layer_kinds[0].parameters}
+    assert kept.body(share(found, Layout())) == 30_000_000 - 8000 * found.architecture.hidden
+    assert dict(kept.slopes(share(found, Layout()))) == {"recomputed_layers": -found.layer_kinds[0].parameters}
 
 
-def test_every_quantity_reads_its_scope_only_and_is_never_negative() -> None:
-    for found in (job(), job(model="dense_then_experts/config.json")):
-        space = job_space(found)
-        values = space.complete(next(iter(space.plans())))
-        measures = {measure.name for measure in space.measures}
-        for quantity in QUANTITIES:
-            assert quantity.body(found, {name: values[name] for name in quantity.scope}) >= 0, quantity.name
-            assert set(quantity.slopes(found)) <= measures, quantity.name
+@pytest.mark.parametrize("layout", [Layout(data=2), Layout(tensor=2), Layout(pipeline=2), Layout(expert=2, data=2)])
+def test_no_quantity_is_negative_and_slopes_are_measures(layout: Layout) -> None:
+    for model in ("dense_then_experts/config.json", {"parameters": 30_000_000, "layers": 4, "vocabulary": 8000}):
+        found = job(model=model).with_choices({"layout": (layout,)})
+        measures = {measure.name for measure in job_space(found).measures}
+        for stage in stages(found):
+            part = share(found, layout, stage)
+            for quantity in QUANTITIES:
+                assert not part.exists or quantity.body(part) >= 0, quantity.name
+                assert set(quantity.slopes(part)) <= measures, quantity.name
 
 
 def test_names_are_unique_and_explained() -> None:

@@ -1,0 +1,165 @@
+"""What ranks exchange inside a layer or between stages, as time terms: tensor, sequence, expert and pipeline parallelism.
+
+Volumes per micro-batch, u = tokens of a rank × hidden × bytes of compute:
+* tensor parallel: each block's output is all-reduced in forward, each block's input gradient in backward, u each
+  (Shoeybi et al. 2019, arXiv:1909.08053, section 3). With a divided stream the all-reduce is a reduce-scatter and an
+  all-gather (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2), and backward gathers the input once more.
+* context parallel: keys and values of the other ranks in forward, those and their gradients in backward (Liu et al.
+  2023, arXiv:2310.01889), beside the attention that they feed.
+* expert parallel: tokens to their experts and back, in both passes (Lepikhin et al. 2020, arXiv:2006.16668).
+* pipeline: one stage's output to the next, its gradient back, each micro-batch and model chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from planner.architecture.shape import LayerKind
+from planner.cluster import Group, collective_seconds
+from planner.job import Job
+from planner.layouts import WHOLE, layouts, stages
+from planner.memory import tokens
+from planner.plan import Layout, whole
+from planner.share import Share, measure_name, share_of
+from planner.terms import TimeTerm, Values
+
+BATCH = ("layout", "micro_batch")
+# The lane of each pipeline stage: stages run beside each other, and the slowest sets the pace.
+STAGE_LANES = {WHOLE: "compute", "first": "compute", "inner": "compute_inner", "last": "compute_last"}
+
+Repeats = Callable[[Job, Values], float]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One kind of exchange: seconds of one layer's forward or backward, and the degree that it belongs to.
+
+    `lane`: where it runs beside the layers' compute; empty where the layers wait for it.
+    """
+
+    name: str
+    degree: str
+    seconds: Callable[[Share, LayerKind, Values, str, str], float]
+    lane: str = ""
+
+
+def tensor_seconds(share: Share, kind: LayerKind, values: Values, direction: str, outlook: str) -> float:
+    """Seconds of one layer's exchange between tensor-parallel ranks, one message for each block."""
+    layout, job = share.layout, share.job
+    size = tokens(job, values) * job.architecture.hidden * job.training.precision.compute_bytes
+    group, blocks = Group(size=layout.tensor, stride=1), _blocks(kind)
+    if layout.whole_stream:
+        return blocks * collective_seconds(job.cluster, "all_reduce", size, group, outlook)
+    gathers = 2 if direction == "backward" else 1
+    gather = collective_seconds(job.cluster, "all_gather", size, group, outlook)
+    scatter = collective_seconds(job.cluster, "reduce_scatter", size, group, outlook)
+    return blocks * (gathers * gather + scatter)
+
+
+def sequence_seconds(share: Share, kind: LayerKind, values: Values, direction: str, outlook: str) -> float:
+    """Seconds of one layer's keys and values between context-parallel ranks; backward sends their gradients too."""
+    layout, job, attention = share.layout, share.job, kind.attention
+    if attention is None:
+        return 0.0
+    heads = -(-attention.kv_heads // min(layout.tensor, attention.kv_heads))
+    width = heads * (attention.head_dim + (attention.value_dim or attention.head_dim))
+    size = tokens(job, values) * layout.sequence * width * job.training.precision.compute_bytes
+    group = Group(size=layout.sequence, stride=layout.tensor)
+    gather = collective_seconds(job.cluster, "all_gather", size, group, outlook)
+    back = collective_seconds(job.cluster, "reduce_scatter", size, group, outlook)
+    return gather + (back if direction == "backward" else 0.0)
+
+
+def expert_seconds(share: Share, kind: LayerKind, values: Values, direction: str, outlook: str) -> float:
+    """Seconds of one layer's two all-to-all between expert-parallel ranks, loads taken as even."""
+    layout, job, block = share.layout, share.job, kind.feed_forward
+    if block is None or not block.experts:
+        return 0.0
+    rows = tokens(job, values) * block.experts_per_token // (1 if layout.whole_stream else layout.tensor)
+    size = rows * job.architecture.hidden * job.training.precision.compute_bytes
+    group = Group(size=layout.expert, stride=layout.tensor)
+    return 2 * collective_seconds(job.cluster, "all_to_all", size, group, outlook)
+
+
+def pipeline_seconds(share: Share, values: Values, outlook: str) -> float:
+    """Seconds of one stage's message to the next, for every model chunk of the stage."""
+    layout, job = share.layout, share.job
+    if layout.pipeline == 1:
+        return 0.0
+    parts = 1 if layout.whole_stream else layout.tensor
+    size = tokens(job, values) * job.architecture.hidden * job.training.precision.compute_bytes / parts
+    group = Group(size=2, stride=layout.ranks // layout.pipeline)
+    return layout.virtual_stages * collective_seconds(job.cluster, "send_receive", size, group, outlook)
+
+
+def _blocks(kind: LayerKind) -> int:
+    """Blocks of a layer whose output ranks add up; parallel attention and feed-forward are added up once."""
+    parts = (kind.attention, kind.cross_attention, kind.recurrence, kind.feed_forward)
+    found = sum(part is not None for part in parts)
+    return 1 if kind.parallel and found > 1 else found
+
+
+EXCHANGES = (
+    Exchange("tensor-parallel exchange", "tensor", tensor_seconds),
+    Exchange("sequence-parallel exchange", "sequence", sequence_seconds, lane="communication"),
+    Exchange("expert-parallel exchange", "expert", expert_seconds),
+)
+
+
+def exchange_terms(
+    job: Job, windows: dict[str, Repeats], microseconds: Callable[[float], int], outlook: str
+) -> Iterable[TimeTerm]:
+    """The terms of every exchange that some layout of the job has, for each window and pipeline stage."""
+    used = [exchange for exchange in EXCHANGES if _used(job, exchange.degree)]
+    for stage in stages(job):
+        for window, repeats in windows.items():
+            for exchange in used:
+                yield _layers(job, stage, window, repeats, exchange, microseconds, outlook)
+            if _used(job, "pipeline"):
+                yield _between(job, stage, window, repeats, microseconds, outlook)
+
+
+def _used(job: Job, degree: str) -> bool:
+    """Whether some layout has more than one rank along a degree."""
+    return any(getattr(layout, degree) > 1 for layout in layouts(job))
+
+
+def _layers(
+    job: Job, stage: str, window: str, repeats: Repeats, exchange: Exchange, rounded: Callable[[float], int], outlook: str
+) -> TimeTerm:
+    """One exchange of all layers of a stage in one window; recomputed layers exchange in backward again."""
+    recomputed = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}
+    direction = "forward" if window == "forward" else "backward"
+
+    def body(values: Values) -> int:
+        share = share_of(job, values, stage)
+        if not share.exists or getattr(share.layout, exchange.degree) == 1:
+            return 0
+        times = repeats(job, values)
+        once = sum(n * exchange.seconds(share, kind, values, direction, outlook) for kind, n in share.kind_counts)
+        total = rounded(times * once)
+        if direction == "forward":
+            return total
+        again = ((exchange.seconds(share, kind, values, "forward", outlook), n) for n, kind in recomputed.items())
+        return total + sum(rounded(times * seconds) * whole(values, name) for seconds, name in again)
+
+    measures = () if direction == "forward" else tuple(recomputed)
+    return TimeTerm(exchange.name, BATCH, measures, body, window, exchange.lane or STAGE_LANES[stage])
+
+
+def _between(
+    job: Job, stage: str, window: str, repeats: Repeats, rounded: Callable[[float], int], outlook: str
+) -> TimeTerm:
+    """What a stage receives from the one before it, in one window."""
+
+    def body(values: Values) -> int:
+        share = share_of(job, values, stage)
+        return rounded(repeats(job, values) * pipeline_seconds(share, values, outlook)) if share.exists else 0
+
+    return TimeTerm("pipeline exchange", BATCH, (), body, window, STAGE_LANES[stage])
+
+
+def data_group(layout: Layout) -> Group:
+    """The ranks that share one copy of the model states."""
+    return Group(size=layout.shards, stride=layout.tensor)

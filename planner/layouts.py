@@ -1,0 +1,113 @@
+"""The layouts that a job may take, the pipeline stages that its ledger tells apart, and the layers of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import product
+
+from planner.job import Job
+from planner.plan import Layout
+
+DEGREES = ("tensor", "pipeline", "sequence", "expert")
+WHOLE = "whole"
+# Of the stages between the ends the second one holds the most: it has the most micro-batches under way.
+STAGES = ("first", "inner", "last")
+
+
+@lru_cache(maxsize=64)
+def layouts(job: Job) -> tuple[Layout, ...]:
+    """Legal layouts: degrees that the runtime has and the job allows, whose product is the number of GPUs.
+
+    Tensor parallelism stays inside a node and divides the heads, expert parallelism divides the experts and lies inside
+    the data-parallel ranks, a pipeline has at most as many stages as layers. Without pins every rank holds its own
+    share of the batch, unless the runtime's catalog entry opens further degrees.
+    """
+    pinned = job.choices.get("layout")
+    if pinned is not None:
+        return tuple(value for value in pinned if isinstance(value, Layout))
+    found = (_layout(job, *degrees) for degrees in product(*(_degrees(job, name) for name in DEGREES)))
+    return tuple(layout for layout in found if layout is not None) or (Layout(data=job.cluster.gpus),)
+
+
+def _degrees(job: Job, name: str) -> tuple[int, ...]:
+    """The values of one degree: those the job names, else what the runtime has by itself."""
+    named = job.choices.get(f"{name}_parallel")
+    if named is not None:
+        return tuple(value for value in named if isinstance(value, int))
+    return tuple(_possible(job, name)) if name in job.runtime.degrees else (1,)
+
+
+def _possible(job: Job, name: str) -> Iterable[int]:
+    """Values of a degree that the model and the cluster allow, rising."""
+    most = {
+        "tensor": job.cluster.gpus_per_node,
+        "pipeline": len(job.layer_kinds),
+        "sequence": job.cluster.gpus_per_node,
+        "expert": job.experts,
+    }[name]
+    heads = job.heads
+    for degree in range(1, min(max(1, most), job.cluster.gpus) + 1):
+        divides = {
+            "tensor": heads % degree == 0 and job.cluster.gpus_per_node % degree == 0,
+            "pipeline": job.cluster.gpus % degree == 0,
+            "sequence": job.cluster.gpus_per_node % degree == 0 and job.training.sequence_length % degree == 0,
+            "expert": degree == 1 or (job.experts % degree == 0 and job.cluster.gpus % degree == 0),
+        }[name]
+        if divides:
+            yield degree
+
+
+def _layout(job: Job, tensor: int, pipeline: int, sequence: int, expert: int) -> Layout | None:
+    """The layout with these degrees, data parallelism taking the remaining ranks; None where they do not divide."""
+    data, rest = divmod(job.cluster.gpus, tensor * pipeline * sequence)
+    if rest or not data or (data * sequence) % expert:
+        return None
+    return Layout(tensor=tensor, pipeline=pipeline, sequence=sequence, expert=expert, data=data)
+
+
+@lru_cache(maxsize=64)
+def stages(job: Job) -> tuple[str, ...]:
+    """The stages that need a ledger of their own: one for the whole model unless some layout has a pipeline."""
+    return STAGES if any(layout.pipeline > 1 for layout in layouts(job)) else (WHOLE,)
+
+
+def stage_rank(layout: Layout, stage: str) -> int:
+    """Position of a stage in its pipeline, from 0."""
+    return {"first": 0, WHOLE: 0, "inner": 1, "last": layout.pipeline - 1}[stage]
+
+
+def stage_layers(layers: int, layout: Layout, stage: str) -> tuple[int, int]:
+    """(first, count) of the layers that a stage holds; no layers where the pipeline has no such stage.
+
+    Stages are equal, and where they cannot be, the earlier ones hold one more. Where only the embedding and the output
+    projection make the numbers even, each of the two takes the place of a layer (70 layers over 12 stages: 5, 6 … 6, 5;
+    Megatron-LM --account-for-embedding-in-pipeline-split, and the partition of BLOOM).
+    """
+    ranks = layout.pipeline
+    if ranks == 1:
+        return (0, layers) if stage in (WHOLE, "first") else (0, 0)
+    each, extra = divmod(layers, ranks)
+    if extra and (layers + 2) % ranks == 0:
+        each = (layers + 2) // ranks
+        counts = {"first": each - 1, "inner": each, "last": each - 1}
+    else:
+        counts = {"first": each + (extra > 0), "inner": each + (extra > 1), "last": each}
+    if stage == "inner" and ranks == 2:
+        return 0, 0
+    return {"first": 0, "inner": counts["first"], "last": layers - counts["last"]}[stage], counts[stage]
+
+
+def chunks_under_way(layout: Layout, stage: str, micro_batches: int) -> int:
+    """Model chunks of a stage whose activations are alive at once; a stage is cut into `virtual_stages` chunks.
+
+    One forward, one backward: stage r of p holds p - r micro-batches (Narayanan et al. 2021, arXiv:2104.04473, section
+    2.2). Interleaved with v chunks per rank: 2 (p - r - 1) + (v - 1) p + 1 chunks (megatron-core
+    pipeline_parallel/schedules.py, warm-up).
+    """
+    ranks, rank, chunks = layout.pipeline, stage_rank(layout, stage), layout.virtual_stages
+    if ranks == 1:
+        return chunks
+    if chunks == 1:
+        return min(micro_batches, ranks - rank)
+    return min(micro_batches * chunks, 2 * (ranks - rank - 1) + (chunks - 1) * ranks + 1)
