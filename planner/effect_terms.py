@@ -14,7 +14,7 @@ from planner.job import LAYOUT_FACTS, Job
 from planner.plan import whole
 from planner.layouts import WHOLE, layouts
 from planner.quantities import BY_NAME, Quantity, shard_ranks
-from planner.share import share, share_of
+from planner.share import Share, share, share_of
 from planner.terms import MemoryTerm, Values
 
 LAYOUT = ("layout",)
@@ -119,8 +119,13 @@ class Reader:
         quantity: Quantity = BY_NAME[of]
         (when_scope, holds), (over_scope, ranks) = self.condition(when), self.divisor(over)
         (width_scope, size), (factor_scope, factor) = self.width(width), self.factor(scaled)
-        scope = unique([*LAYOUT, *when_scope, *over_scope, *width_scope, *factor_scope])
+        batch = ("micro_batch",) if quantity.per_token else ()
+        scope = unique([*LAYOUT, *batch, *when_scope, *over_scope, *width_scope, *factor_scope])
         job, stage = self.job, self.stage
+
+        def times(share: Share, values: Values) -> int:
+            count = job.tokens(values) if quantity.per_token else 1
+            return share.under_way(count, job.micro_batches(values)) if quantity.under_way else count
 
         def body(values: Values) -> int:
             share = share_of(job, values, stage)
@@ -130,7 +135,7 @@ class Reader:
             per_element = size(values) * factor(values) / divisor
             elements = quantity.per_copy(share) if divisor > 1 else quantity.body(share)
             slopes = quantity.slopes(share).items()
-            total = ceil(elements * per_element)
+            total = ceil(elements * per_element) * times(share, values)
             return total + sum(ceil(slope * per_element) * whole(values, name) for name, slope in slopes)
 
         return scope, self.measures(quantity), body
@@ -163,7 +168,7 @@ def _allocation(reader: Reader, effect: Allocate) -> Iterable[MemoryTerm]:
         body = _on_device(reader.job, effect, device, home, amount)
         yield MemoryTerm(
             effect.name, unique([*scope, *home_scope]), measures, body, device, effect.book, effect.moments,
-            effect.source, reader.stage,
+            effect.source, reader.stage, effect.contiguous,
         )  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from planner.architecture.shape import LayerKind
 from planner.cluster import Group, collective_seconds
 from planner.job import Job
 from planner.layouts import WHOLE, layouts, stages
-from planner.memory import tokens
 from planner.plan import Layout, whole
 from planner.share import Share, measure_name, share_of
 from planner.terms import TimeTerm, Values
@@ -47,7 +46,7 @@ class Exchange:
 def tensor_seconds(share: Share, kind: LayerKind, values: Values, direction: str, outlook: str) -> float:
     """Seconds of one layer's exchange between tensor-parallel ranks, one message for each block."""
     layout, job = share.layout, share.job
-    size = tokens(job, values) * job.architecture.hidden * job.training.precision.compute_bytes
+    size = job.tokens(values) * job.architecture.hidden * job.training.precision.compute_bytes
     group, blocks = Group(size=layout.tensor, stride=1), _blocks(kind)
     if layout.whole_stream:
         return blocks * collective_seconds(job.cluster, "all_reduce", size, group, outlook)
@@ -64,7 +63,7 @@ def sequence_seconds(share: Share, kind: LayerKind, values: Values, direction: s
         return 0.0
     heads = -(-attention.kv_heads // min(layout.tensor, attention.kv_heads))
     width = heads * (attention.head_dim + (attention.value_dim or attention.head_dim))
-    size = tokens(job, values) * layout.sequence * width * job.training.precision.compute_bytes
+    size = job.tokens(values) * layout.sequence * width * job.training.precision.compute_bytes
     group = Group(size=layout.sequence, stride=layout.tensor)
     gather = collective_seconds(job.cluster, "all_gather", size, group, outlook)
     back = collective_seconds(job.cluster, "reduce_scatter", size, group, outlook)
@@ -76,7 +75,7 @@ def expert_seconds(share: Share, kind: LayerKind, values: Values, direction: str
     layout, job, block = share.layout, share.job, kind.feed_forward
     if block is None or not block.experts:
         return 0.0
-    rows = tokens(job, values) * block.experts_per_token // (1 if layout.whole_stream else layout.tensor)
+    rows = job.tokens(values) * block.experts_per_token // (1 if layout.whole_stream else layout.tensor)
     size = rows * job.architecture.hidden * job.training.precision.compute_bytes
     group = Group(size=layout.expert, stride=layout.tensor)
     return 2 * collective_seconds(job.cluster, "all_to_all", size, group, outlook)
@@ -88,7 +87,7 @@ def pipeline_seconds(share: Share, values: Values, outlook: str) -> float:
     if layout.pipeline == 1:
         return 0.0
     parts = 1 if layout.whole_stream else layout.tensor
-    size = tokens(job, values) * job.architecture.hidden * job.training.precision.compute_bytes / parts
+    size = job.tokens(values) * job.architecture.hidden * job.training.precision.compute_bytes / parts
     group = Group(size=2, stride=layout.ranks // layout.pipeline)
     return layout.virtual_stages * collective_seconds(job.cluster, "send_receive", size, group, outlook)
 

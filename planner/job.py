@@ -235,6 +235,11 @@ class Job:
         at_once = whole(values, "micro_batch") * layout_of(values).data
         return max(1, -(-self.training.global_batch // at_once))
 
+    def tokens(self, values: Values) -> int:
+        """Tokens of one micro-batch on one rank; context-parallel ranks have a part of each sequence."""
+        part = -(-self.training.sequence_length // layout_of(values).sequence)
+        return whole(values, "micro_batch") * part
+
     def ranks_per_node(self, values: Values) -> int:
         """Ranks that share one node's host memory."""
         return self.cluster.gpus_per_node

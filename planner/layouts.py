@@ -63,7 +63,8 @@ def _layout(job: Job, tensor: int, pipeline: int, sequence: int, expert: int) ->
     data, rest = divmod(job.cluster.gpus, tensor * pipeline * sequence)
     if rest or not data or (data * sequence) % expert:
         return None
-    return Layout(tensor=tensor, pipeline=pipeline, sequence=sequence, expert=expert, data=data)
+    whole = job.runtime.whole_stream and tensor > 1
+    return Layout(tensor, pipeline, sequence, expert, data, whole_stream=whole)
 
 
 @lru_cache(maxsize=64)

@@ -23,6 +23,7 @@ class Line:
     book: str
     bytes: int
     source: str = ""
+    contiguous: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,20 @@ class DeviceLedger:
         """The worst moment of each phase, in order of time."""
         return {name: self.phase(name) for name in PHASES}
 
+    def tensors(self) -> int:
+        """The most bytes that tensors take at once: all books but `reserve`."""
+        return max(moment.total - moment.books["reserve"] for moment in self.moments)
+
+    def reserved(self, fragmentation: float) -> float:
+        """Bytes that the allocator takes from the driver where it never runs short.
+
+        What tensors take with the usual waste; large contiguous buffers find no free block of their size, and stand
+        beside the most that everything else takes at any moment. (An allocator that runs short gives free blocks back.)
+        """
+        contiguous = [sum(line.bytes for line in moment.lines if line.contiguous) for moment in self.moments]
+        rest = max(m.total - m.books["reserve"] - own for m, own in zip(self.moments, contiguous, strict=True))
+        return max(self.tensors() * fragmentation, rest * fragmentation + max(contiguous))
+
     @property
     def verdict(self) -> str:
         """`fits`, `risky` (inside the allocator's margin) or `no`."""
@@ -126,7 +141,7 @@ def _ledger(job: Job, amounts: Sequence[tuple[MemoryTerm, int]]) -> Ledger:
                 Moment(
                     moment,
                     tuple(
-                        Line(term.name, term.book, size, term.source)
+                        Line(term.name, term.book, size, term.source, term.contiguous)
                         for term, size in amounts
                         if term.device == device and moment in term.moments
                     ),

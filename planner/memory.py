@@ -8,14 +8,15 @@ from functools import lru_cache
 from planner.architecture.activations import Amount, LayerActivations
 from planner.effect_terms import Reader, allocation_terms, job_effects
 from planner.job import Job
-from planner.layouts import stages
-from planner.plan import layout_of, whole
+from planner.layouts import WHOLE, stages
+from planner.plan import whole
 from planner.share import Share, measure_name, share_of
 from planner.terms import MemoryTerm, Values
 
 BATCH = ("layout", "micro_batch")
 INTERVAL = (*BATCH, "checkpoint_interval")
 PASSES = ("forward", "loss", "backward_start")
+UnderWay = Callable[[Share, int, int], int]
 
 
 @lru_cache(maxsize=64)
@@ -28,12 +29,6 @@ def memory_terms(job: Job) -> tuple[MemoryTerm, ...]:
 def _stage_terms(reader: Reader) -> Iterable[MemoryTerm]:
     """The memory terms of one pipeline stage."""
     return (*allocation_terms(reader), *activation_terms(reader.job, reader.stage))
-
-
-def tokens(job: Job, values: Values) -> int:
-    """Tokens of one micro-batch on one rank; context-parallel ranks have a part of each sequence."""
-    part = -(-job.training.sequence_length // layout_of(values).sequence)
-    return whole(values, "micro_batch") * part
 
 
 def activation_terms(job: Job, stage: str) -> tuple[MemoryTerm, ...]:
@@ -52,6 +47,7 @@ class _Terms:
 
     def __init__(self, job: Job, stage: str) -> None:
         self.job, self.stage = job, stage
+        self.piped = stage != WHOLE
         self.recomputed = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}
 
     def term(
@@ -74,13 +70,16 @@ class _Terms:
     def kept(self) -> Iterable[MemoryTerm]:
         """Layers that are not checkpointed keep all they need for backward."""
 
-        def size(share: Share, values: Values) -> int:
-            count, times = tokens(self.job, values), self.job.micro_batches(values)
+        def size(share: Share, values: Values, under_way: UnderWay = Share.under_way) -> int:
+            count, times = self.job.tokens(values), self.job.micro_batches(values)
             full = sum(number * share.of(kind).stored.at(count) for kind, number in share.kind_counts)
             dropped = ((share.of(kind).stored.at(count), whole(values, n)) for n, kind in self.recomputed.items())
-            return share.under_way(full, times) - sum(share.under_way(one, times) * layers for one, layers in dropped)
+            return under_way(share, full, times) - sum(under_way(share, one, times) * number for one, number in dropped)
 
-        yield self.term("activations of kept layers", size, PASSES, measures=tuple(self.recomputed))
+        name = "activations of kept layers"
+        yield self.term(name, size, PASSES, measures=tuple(self.recomputed))
+        if self.piped:
+            yield self.term(name, _others(size), ("backward_end",), measures=tuple(self.recomputed))
 
     def cached(self) -> Iterable[MemoryTerm]:
         """Checkpointed layers under autocast: its cache holds their 16-bit weights until the forward pass ends."""
@@ -96,12 +95,14 @@ class _Terms:
         """Each checkpoint keeps the input of its segment until the segment's backward is done."""
         measure = measure_name("checkpoints", self.stage)
 
-        def size(share: Share, values: Values) -> int:
+        def size(share: Share, values: Values, under_way: UnderWay = Share.under_way) -> int:
             boundaries = [share.of(kind).boundary for kind, _ in share.kind_counts]
-            boundary = max(boundaries, key=lambda amount: amount.per_token).at(tokens(self.job, values))
-            return share.under_way(boundary, self.job.micro_batches(values)) * whole(values, measure)
+            boundary = max(boundaries, key=lambda amount: amount.per_token).at(self.job.tokens(values))
+            return under_way(share, boundary, self.job.micro_batches(values)) * whole(values, measure)
 
         yield self.term("checkpoints", size, (*PASSES, "recompute_start"), measures=(measure,))
+        if self.piped:
+            yield self.term("checkpoints", _others(size), ("backward_end",), measures=(measure,))
 
     def live(self) -> Iterable[MemoryTerm]:
         """What one layer's forward, one layer's backward and one segment's recomputation hold while they run."""
@@ -114,7 +115,7 @@ class _Terms:
         return [share.of(kind) for kind in share.kinds]
 
     def _forward(self, share: Share, values: Values) -> int:
-        count, found = tokens(self.job, values), share.activations
+        count, found = self.job.tokens(values), share.activations
         layers = [share.of(kind) for kind, _ in share.kind_counts]
         checkpointed = values["checkpoint_interval"] != 0
         live = [layer.checkpointed_forward_live if checkpointed else layer.forward_live for layer in layers]
@@ -123,15 +124,15 @@ class _Terms:
         return max(layer + embedded, (found.final + found.final_forward).at(count) if share.is_last else 0)
 
     def _start(self, share: Share, values: Values) -> int:
-        count, found = tokens(self.job, values), share.activations
+        count, found = self.job.tokens(values), share.activations
         final = (found.final + found.final_backward).at(count) if share.is_last else 0
         return max(_kept_backward(self._layers(share), count), final)
 
     def _segment(self, share: Share, values: Values) -> int:
-        return _segment(self._layers(share), whole(values, "checkpoint_interval"), tokens(self.job, values))
+        return _segment(self._layers(share), whole(values, "checkpoint_interval"), self.job.tokens(values))
 
     def _end(self, share: Share, values: Values) -> int:
-        count = tokens(self.job, values)
+        count = self.job.tokens(values)
         if values["checkpoint_interval"] == 0:
             first = share.of(share.kinds[0])
             return first.stored.at(count) + first.backward_live.at(count)
@@ -141,13 +142,13 @@ class _Terms:
         """Rotary tables, which all layers read; final norm and labels; logits and the loss with its gradient."""
 
         def tables(share: Share, values: Values) -> int:
-            return share.activations.tables.at(tokens(self.job, values))
+            return share.activations.tables.at(self.job.tokens(values))
 
         def final(share: Share, values: Values) -> int:
-            return share.activations.final.at(tokens(self.job, values)) if share.is_last else 0
+            return share.activations.final.at(self.job.tokens(values)) if share.is_last else 0
 
         def loss(share: Share, values: Values) -> int:
-            found, count = share.activations, tokens(self.job, values)
+            found, count = share.activations, self.job.tokens(values)
             return max(found.loss_forward.at(count), found.loss_backward.at(count)) if share.is_last else 0
 
         later = (*PASSES, "recompute_start", "backward_end")
@@ -170,6 +171,11 @@ class _Terms:
             scope = ("layout", "checkpoint_interval")
             yield self.term("relative positions", size, ("forward",), scope=("layout",))
             yield self.term("relative positions of checkpointed layers", checkpointed, later, scope=scope)
+
+
+def _others(size: Callable[[Share, Values, UnderWay], int]) -> Callable[[Share, Values], int]:
+    """What the micro-batches under way hold when the backward of one of them ends."""
+    return lambda share, values: size(share, values, Share.others_under_way)
 
 
 def _kept_backward(layers: list[LayerActivations], count: int) -> int:

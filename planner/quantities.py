@@ -21,7 +21,8 @@ class Quantity:
     """Elements on one rank: `body`, plus `slopes` elements per unit of a measure.
 
     `experts` counts those of them that expert-parallel ranks do not share: they are divided over fewer ranks.
-    `meaning` is shown in the docs.
+    With `per_token` it counts elements for each token of a rank's micro-batch, with `under_way` for each micro-batch
+    whose backward is still to come at a pipeline stage. `meaning` is shown in the docs.
     """
 
     name: str
@@ -29,6 +30,8 @@ class Quantity:
     meaning: str
     slopes: Callable[[Share], Mapping[str, int]] = lambda _: {}
     experts: Callable[[Share], int] = lambda _: 0
+    per_token: bool = False
+    under_way: bool = False
 
     def per_copy(self, share: Share) -> int:
         """Elements of which each rank that shares a copy of the states has its part: experts count once per copy."""
@@ -118,6 +121,22 @@ def _reduced_at_once(share: Share) -> int:
     return max(share.job.reduce_bucket_size, share.usual_matrix)
 
 
+def _stage_messages(share: Share) -> int:
+    """Input of a stage and gradient of its output, for each token."""
+    parts = 1 if share.layout.whole_stream else share.layout.tensor
+    return 2 * ceil_divide(share.job.architecture.hidden, parts)
+
+
+def _stage_output(share: Share) -> int:
+    """A stage's output, for each token; the last stage's is the loss."""
+    return 0 if share.is_last else _stage_messages(share) // 2
+
+
+def _stage_input(share: Share) -> int:
+    """A stage's input, for each token; the first stage reads token numbers."""
+    return 0 if share.is_first else _stage_messages(share) // 2
+
+
 def _trained_experts(share: Share) -> int:
     """Elements of experts that are trained."""
     return share.experts(trainable=True)
@@ -156,5 +175,8 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("all_reduce_bucket", lambda s: min(s.trainable, 500_000_000), "stage 0 bucket"),
     Quantity("swap_buffer", lambda s: s.job.swap_buffer_size, "elements of one NVMe parameter buffer"),
     Quantity("tied_gradient", lambda s: s.tied_gradient, "second gradient of a tied embedding"),
+    Quantity("stage_messages", _stage_messages, "a stage's input and its output's gradient", per_token=True),
+    Quantity("stage_output", _stage_output, "outputs of the micro-batches under way", per_token=True, under_way=True),
+    Quantity("stage_input", _stage_input, "inputs of the micro-batches under way", per_token=True, under_way=True),
 )
 BY_NAME: Mapping[str, Quantity] = {quantity.name: quantity for quantity in QUANTITIES}

@@ -24,7 +24,7 @@ from planner.job_file import ClusterSettings, JobFile, ModelSize, TrainingSettin
 from planner.plan import Plan, Value
 from planner.reading import Document, nearest, read_document
 from planner.space import job_space
-from planner.techniques import Techniques, read_runtime, read_techniques
+from planner.techniques import RuntimeEntry, Techniques, read_runtime, read_techniques
 from planner.units import GIB, format_bytes
 
 Found = TypeVar("Found")
@@ -50,8 +50,8 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
     if rank is not None:
         architecture = with_adapters(architecture, rank)
     cluster, notes = _cluster(job_file.cluster, document)
-    training = _training(job_file.training, document)
     runtime = _placed(document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime))
+    training = _training(job_file.training, document, runtime)
     settings = ActivationSettings(
         sequence_length=training.sequence_length,
         precision="autocast" if runtime.autocast and training.precision.master_bytes else training.precision.dtype,
@@ -182,12 +182,12 @@ def _overridden(node: Node, settings: ClusterSettings) -> tuple[Node, list[str]]
     return (node.overridden(**changes) if changes else node), notes
 
 
-def _training(settings: TrainingSettings, document: Document) -> Training:
+def _training(settings: TrainingSettings, document: Document, runtime: RuntimeEntry) -> Training:
     """The training settings with precision and optimizer looked up."""
     optimizer = _placed(document, ("training", "optimizer"), lambda: hardware_catalog.optimizer(settings.optimizer))
     for key, known in (("loss", LOSSES), ("kernels", KERNELS)):
         value = getattr(settings, key)
-        if value not in known:
+        if value is not None and value not in known:
             raise document.error(
                 ("training", key), f"unknown {key} '{value}'", "one of " + ", ".join(known), nearest(value, known)
             )
@@ -199,7 +199,7 @@ def _training(settings: TrainingSettings, document: Document) -> Training:
         method=settings.method_name,
         attention=settings.attention,
         loss=settings.loss,
-        kernels=settings.kernels,
+        kernels=settings.kernels or runtime.kernels,
         gradient_clipping=settings.gradient_clipping,
     )
 

@@ -216,6 +216,11 @@ class Share:
         """What `size` bytes for all layers of the stage come to with every micro-batch under way, rounded up."""
         return -(-size * self.chunks(micro_batches) // self.layout.virtual_stages)
 
+    def others_under_way(self, size: int, micro_batches: int) -> int:
+        """As `under_way`, without the micro-batch whose backward ends."""
+        others = self.chunks(micro_batches) - 1 if self.layout.pipeline > 1 else 0
+        return -(-size * others // self.layout.virtual_stages)
+
 
 def share_of(job: Job, values: Values, stage: str) -> Share:
     """The share of a stage under the layout among `values`."""

@@ -77,7 +77,9 @@ def checkpoint_intervals(job: Job) -> tuple[int, ...]:
 
 
 def accumulation_dtypes(job: Job) -> tuple[str, ...]:
-    """The precision of compute, and fp32 beside it."""
+    """What the runtime uses by itself, where it says so; else the precision of compute, and fp32 beside it."""
+    if job.runtime.gradient_accumulation_dtype:
+        return (job.runtime.gradient_accumulation_dtype,)
     return tuple(dict.fromkeys((job.training.precision.dtype, "fp32")))
 
 

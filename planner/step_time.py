@@ -23,7 +23,6 @@ from planner.effects import AnyEffect, Collective, Transfer, Update
 from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms
 from planner.job import Job
 from planner.layouts import stages
-from planner.memory import tokens
 from planner.plan import layout_of, whole
 from planner.quantities import BY_NAME, ceil_divide
 from planner.share import measure_name, share_of
@@ -77,7 +76,7 @@ def _model_term(job: Job, stage: str, window: str, direction: Pass, repeats: Rep
     """One pass over all layers of a stage, and over logits and loss where it makes them."""
 
     def body(values: Values) -> int:
-        share, count = share_of(job, values, stage), tokens(job, values)
+        share, count = share_of(job, values, stage), job.tokens(values)
         seconds = sum(n * layer_seconds(share, kind, count, direction, outlook) for kind, n in share.kind_counts)
         loss = loss_seconds(share, count, direction, outlook) if share.is_last else 0.0
         return microseconds(repeats(job, values) * (seconds + loss))
@@ -90,7 +89,7 @@ def _recompute_term(job: Job, stage: str, window: str, repeats: Repeats, outlook
     measured = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}
 
     def body(values: Values) -> int:
-        share, count, times = share_of(job, values, stage), tokens(job, values), repeats(job, values)
+        share, count, times = share_of(job, values, stage), job.tokens(values), repeats(job, values)
         if not share.exists:
             return 0
         once = ((name, layer_seconds(share, kind, count, "forward", outlook)) for name, kind in measured.items())

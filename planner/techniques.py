@@ -27,6 +27,7 @@ def _numbered(values: object) -> object:
     return {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in values.items()}
 
 
+Degree = Literal["tensor", "pipeline", "sequence", "expert"]
 Relation = Literal["needs", "conflicts"]
 OneOrMore = Annotated[tuple[Scalar, ...], BeforeValidator(as_tuple)]
 
@@ -71,7 +72,9 @@ class ChoiceEntry(BaseModel):
 class RuntimeEntry(BaseModel):
     """A runtime: what it allocates and sends whatever the plan, and the margin its allocator needs.
 
-    `choices` names the values that the runtime has, `degrees` the parallelism beside data parallelism; `autocast` says that 16-bit training keeps fp32 weights in the
+    `choices` names the values that the runtime has. `degrees` is the parallelism beside data parallelism that is planned
+    by itself, `degrees_on_request` what it has where the job names it; `whole_stream` as in Layout. `kernels` and
+    `gradient_accumulation_dtype` are what it uses unless told otherwise (empty: the precision of compute). `autocast` says that 16-bit training keeps fp32 weights in the
     layers and casts them for every product.
     """
 
@@ -88,7 +91,11 @@ class RuntimeEntry(BaseModel):
     cpu_optimizers: tuple[str, ...] = ()
     cpu_optimizers_source: str = ""
     autocast: bool = False
-    degrees: tuple[Literal["tensor", "pipeline", "sequence", "expert"], ...] = ()
+    degrees: tuple[Degree, ...] = ()
+    degrees_on_request: tuple[Degree, ...] = ()
+    whole_stream: bool = False
+    kernels: str = "huggingface"
+    gradient_accumulation_dtype: str = ""
     choices: dict[str, OneOrMore] = Field(default_factory=dict)
     effects: tuple[AnyEffect, ...]
 

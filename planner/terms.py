@@ -71,7 +71,7 @@ class Term:
 class MemoryTerm(Term):
     """Bytes that stand in `book` on `device` during each of `moments`, on a rank of pipeline stage `stage`.
 
-    GPU: per rank; host and NVMe: per node.
+    GPU: per rank; host and NVMe: per node. `contiguous`: one buffer larger than any block that the allocator has free.
     """
 
     device: str
@@ -79,6 +79,7 @@ class MemoryTerm(Term):
     moments: tuple[str, ...]
     source: str = ""
     stage: str = "whole"
+    contiguous: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,14 @@ from planner.accuracy.run_network import network_gigabits
 from planner.errors import InputError
 from planner.job import Job
 from planner.job_file import JobFile
+from planner.layouts import stage_layers, stages
 from planner.plan import Layout, Plan, Value
 from planner.reading import Document, validated
 from planner.resolve import plain_plan, resolve
 from planner.shipped import names
 from planner.space import job_space
 from planner.specification import specify
+from planner.techniques import read_runtime
 
 CONFIG = "config.json"
 DEFAULT_OPTIMIZER = "adamw"
@@ -66,7 +68,7 @@ def run_case(run: Run) -> Case:
         check(run)
     kernels = _kernels(run)
     batch, micro_batch = _batch(run)
-    job = _job(run, batch, kernels)
+    job = _job(run, batch, kernels).with_choices({"layout": (_layout(run),)})
     plan = plain_plan(job).changed(**_choices(run, job, micro_batch))
     _check_rules(job, plan)
     return Case(job, plan, _time_unknown(run))
@@ -93,19 +95,28 @@ def _runtime(run: Run) -> str:
 
 
 def _check_parallelism(run: Run) -> None:
-    """Data parallelism only, every rank sharing with all others."""
+    """Degrees that multiply to the GPUs, and that the runtime has."""
     stated(run, "gpus")
-    for column in DEGREES:
-        if (getattr(run, column) or 1) > 1:
-            raise Skipped(column.replace("_", " "))
     if run.data_parallel != run.gpus and run.gpus != 1:
         stated(run, *DEGREES)
-    if run.data_parallel not in (None, run.gpus):
+    layout = _layout(run)
+    if layout.ranks != run.gpus:
         raise Skipped("ranks do not multiply to gpus")
-    if (run.expert_parallel or 1) > 1:
-        raise Skipped("expert parallel")
-    if run.shard_group not in (None, run.gpus):
-        raise Skipped("shard group smaller than data parallel")
+    entry = read_runtime(_runtime(run))
+    for name in ("tensor", "pipeline", "sequence", "expert"):
+        if getattr(layout, name) > 1 and name not in (*entry.degrees, *entry.degrees_on_request):
+            raise Skipped(f"{name} parallelism under {entry.runtime}")
+
+
+def _layout(run: Run) -> Layout:
+    """How the run splits its ranks; a degree that is not stated is what the others leave, or 1."""
+    tensor, pipeline, sequence = ((getattr(run, column) or 1) for column in DEGREES)
+    data = run.data_parallel or max(1, int(run.gpus or 1) // (tensor * pipeline * sequence))
+    shard = run.shard_group or 0
+    return Layout(
+        tensor, pipeline, sequence, run.expert_parallel or 1, data, run.virtual_stages or 1,
+        0 if shard == data * sequence else shard, tensor > 1 and not run.sequence_parallel_activations,
+    )  # fmt: skip
 
 
 def _check_machine(run: Run) -> None:
@@ -153,17 +164,17 @@ def _optimizer(run: Run) -> str:
 
 def _kernels(run: Run) -> dict[str, str]:
     """The job file's loss and kernels. Raises Skipped for kernels that the planner has no figures for."""
-    known = (*NEUTRAL_KERNELS, *LOSSES, "liger", *(("te",) if run.precision == "fp8" else ()))
+    known = (*NEUTRAL_KERNELS, *LOSSES, "liger", *(("te",) if run.precision == "fp8" or run.runtime == "megatron" else ()))
     for name in run.kernels:
         if name not in known:
             raise Skipped(f"kernels {name}")
     loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), "standard")
-    return {"loss": loss, "kernels": "liger" if "liger" in run.kernels else "huggingface"}
+    return {"loss": loss, **({"kernels": "liger"} if "liger" in run.kernels else {})}
 
 
 def _batch(run: Run) -> tuple[int, int]:
     """Sequences of an optimizer step and of a micro-batch; one of the three columns may be empty."""
-    ranks = int(run.gpus or 1)
+    ranks = _layout(run).data
     batch, micro_batch, times = run.global_batch, run.micro_batch, run.gradient_accumulation
     if batch is None:
         stated(run, "micro_batch", "gradient_accumulation")
@@ -223,9 +234,11 @@ def _cluster_data(run: Run) -> dict[str, Any]:
 def _choices(run: Run, job: Job, micro_batch: int) -> dict[str, Value]:
     """The values that the run gives to choices of the catalog."""
     stated(run, "zero_stage", "recompute")
-    interval, count = _checkpoints(str(run.recompute), len(job.layer_kinds))
+    layout = _layout(run)
+    longest = max(stage_layers(len(job.layer_kinds), layout, stage)[1] for stage in stages(job))
+    interval, count = _checkpoints(str(run.recompute), len(job.layer_kinds), longest)
     return {
-        "layout": Layout(data=int(run.gpus or 1)),
+        "layout": layout,
         "zero_stage": int(run.zero_stage or 0),
         "micro_batch": micro_batch,
         "optimizer_offload": str(run.offload_optimizer),
@@ -237,25 +250,28 @@ def _choices(run: Run, job: Job, micro_batch: int) -> dict[str, Value]:
 
 
 def _gradient_dtype(run: Run, job: Job) -> dict[str, Value]:
-    """DeepSpeed adds gradients up in 16 bit or in fp32; the other runtimes keep them as they keep the parameters."""
-    precision = job.training.precision
-    if run.gradient_bytes is None:
+    """What gradients are added up in; six bytes are 16-bit gradients beside an fp32 sum.
+
+    DeepSpeed and Megatron have the choice, the other runtimes keep gradients as they keep parameters.
+    """
+    precision, runtime, stated_bytes = job.training.precision, job.runtime, run.gradient_bytes
+    chooses = runtime.runtime in ("deepspeed", "megatron-deepspeed", "megatron")
+    if stated_bytes is None or (not chooses and stated_bytes == job.storage_bytes):
         return {}
-    if job.runtime.runtime != "deepspeed" and run.gradient_bytes == job.storage_bytes:
-        return {}
-    if job.runtime.runtime == "deepspeed" and run.gradient_bytes in (precision.compute_bytes, 4):
-        return {"gradient_accumulation_dtype": "fp32" if run.gradient_bytes == 4 else precision.dtype}
-    raise Skipped(f"gradients of {run.gradient_bytes:g} bytes")
+    summed = {precision.compute_bytes: precision.dtype, 4: "fp32", 6: "fp32"}.get(int(stated_bytes))
+    if chooses and summed is not None:
+        return {"gradient_accumulation_dtype": summed}
+    raise Skipped(f"gradients of {stated_bytes:g} bytes")
 
 
-def _checkpoints(recompute: str, layers: int) -> tuple[int, int]:
-    """Interval and count of checkpoints: nothing, every layer, or the first K of L layers."""
+def _checkpoints(recompute: str, layers: int, longest: int) -> tuple[int, int]:
+    """Interval and count of checkpoints: nothing, every layer of the longest stage, or the first K of L layers."""
     partial = re.fullmatch(r"partial:([0-9]+) of ([0-9]+)", recompute)
     if recompute == "none":
         return 0, 0
     if recompute == "full":
-        return 1, layers
-    if partial is None or int(partial.group(2)) != layers or int(partial.group(1)) > layers:
+        return 1, longest
+    if partial is None or longest < layers or int(partial.group(2)) != layers or int(partial.group(1)) > layers:
         raise Skipped(f"recompute {recompute}")
     count = int(partial.group(1))
     return (1, count) if count else (0, 0)

@@ -18,7 +18,7 @@ from planner.accuracy.run_job import run_case
 from planner.accuracy.run_log import Run, read_run_log
 from planner.accuracy.run_model import Skipped
 from planner.evaluate import Evaluation, evaluate
-from planner.ledger import DeviceLedger
+from planner.ledger import DeviceLedger, stage_ledgers
 from planner.units import GIB
 
 
@@ -151,7 +151,7 @@ def score_run(run: Run) -> Score:
     timed = seconds is not None and not case.time_unknown
     return Score(
         run=run,
-        memory=Comparison(metric, memory_predicted(evaluation, metric), measured) if metric else None,
+        memory=Comparison(metric, memory_predicted(evaluation, metric, run.memory_ranks or ""), measured) if metric else None,
         time=Comparison("step", evaluation.step_time.seconds, seconds or 0.0) if timed else None,
         verdict=evaluation.ledger["gpu"].verdict,
         fits=fits,
@@ -200,17 +200,23 @@ def _ran(run: Run) -> bool | None:
 # ── what the planner says ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def memory_predicted(evaluation: Evaluation, metric: str) -> float:
+def memory_predicted(evaluation: Evaluation, metric: str, ranks: str = "") -> float:
     """Peak bytes of one GPU in the metric of a tool.
 
     `allocated`: tensors alone, all books but `reserve`. `reserved`: with what the allocator wastes. `device`: with the
     `reserve` book besides, as nvidia-smi shows.
     """
-    ledger: DeviceLedger = evaluation.ledger["gpu"]
-    allocated = max(moment.total - moment.books["reserve"] for moment in ledger.moments)
-    reserved = allocated * evaluation.job.runtime.fragmentation
+    ledger = _measured_ledger(evaluation, ranks)
+    reserved = ledger.reserved(evaluation.job.runtime.fragmentation)
     reserve = max(moment.books["reserve"] for moment in ledger.moments)
-    return {"allocated": float(allocated), "reserved": reserved, "device": reserved + reserve}[metric]
+    return {"allocated": float(ledger.tensors()), "reserved": reserved, "device": reserved + reserve}[metric]
+
+
+def _measured_ledger(evaluation: Evaluation, ranks: str) -> DeviceLedger:
+    """The GPU's ledger of the rank that a run states: its first, its last, or else the one that holds the most."""
+    stages = stage_ledgers(evaluation.job, evaluation.plan)
+    one = {"rank0": "first", "last-rank": "last"}.get(ranks, "")
+    return stages[one]["gpu"] if one in stages else evaluation.ledger["gpu"]
 
 
 # ── sums over runs ───────────────────────────────────────────────────────────────────────────────────────────────────

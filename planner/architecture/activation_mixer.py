@@ -98,8 +98,16 @@ def _decomposed(attention: Attention, settings: ActivationSettings) -> int:
 
 def _softmax(attention: Attention, settings: ActivationSettings) -> int:
     scores = attention.heads * settings.sequence_length
-    upcast = 4 + settings.element if attention.softmax_fp32 and settings.element == 2 else settings.element
+    upcast = 4 + settings.element if _raised(attention, settings) else settings.element
     return scores * (upcast + (settings.element if attention.softcap else 0))
+
+
+def _raised(attention: Attention, settings: ActivationSettings) -> bool:
+    """Whether written-out scores become fp32; Megatron's fused softmax reads and writes 16 bits.
+
+    Source: megatron-core fusions/fused_softmax.py.
+    """
+    return attention.softmax_fp32 and settings.element == 2 and settings.kernels != "megatron"
 
 
 def _repeats(attention: Attention, settings: ActivationSettings) -> int:
@@ -163,7 +171,7 @@ def _written_out(
     Scores raised to fp32 exist in 16 bits, in fp32, and as fp32 probabilities; a positional bias adds one more copy.
     """
     scores, element = attention.heads * settings.sequence_length, settings.element
-    upcast = attention.softmax_fp32 and element == 2
+    upcast = _raised(attention, settings)
     repeats = 2 * queries if attention.kv_heads < attention.heads else 0
     copies = (10 if upcast else 3 * element) + (element if attention.alibi else 0)
     working = max(alone, copies * scores + stream + queries + 2 * keys + repeats)
