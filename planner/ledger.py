@@ -26,6 +26,11 @@ class Line:
     contiguous: bool = False
 
 
+def _pooled(line: Line) -> bool:
+    """Whether a line's tensors share the allocator's free blocks."""
+    return line.book != "reserve" and not line.contiguous
+
+
 @dataclass(frozen=True)
 class Moment:
     """All lines that stand at one moment."""
@@ -86,12 +91,13 @@ class DeviceLedger:
     def reserved(self, fragmentation: float) -> float:
         """Bytes that the allocator takes from the driver where it never runs short.
 
-        What tensors take with the usual waste; large contiguous buffers find no free block of their size, and stand
-        beside the most that everything else takes at any moment. (An allocator that runs short gives free blocks back.)
+        What tensors take with the usual waste; large contiguous buffers find no free block of their size, and each
+        stands beside the most that everything else takes at any moment. (An allocator that runs short gives free
+        blocks back.)
         """
-        contiguous = [sum(line.bytes for line in moment.lines if line.contiguous) for moment in self.moments]
-        rest = max(m.total - m.books["reserve"] - own for m, own in zip(self.moments, contiguous, strict=True))
-        return max(self.tensors() * fragmentation, rest * fragmentation + max(contiguous))
+        own = {line.name: line.bytes for moment in self.moments for line in moment.lines if line.contiguous}
+        rest = max(sum(line.bytes for line in m.lines if _pooled(line)) for m in self.moments)
+        return max(self.tensors() * fragmentation, rest * fragmentation + sum(own.values()))
 
     @property
     def verdict(self) -> str:

@@ -256,7 +256,8 @@ def _gradient_dtype(run: Run, job: Job) -> dict[str, Value]:
     """
     precision, runtime, stated_bytes = job.training.precision, job.runtime, run.gradient_bytes
     chooses = runtime.runtime in ("deepspeed", "megatron-deepspeed", "megatron")
-    if stated_bytes is None or (not chooses and stated_bytes == job.storage_bytes):
+    kept = precision.compute_bytes if runtime.kernels == "megatron" else job.storage_bytes
+    if stated_bytes is None or (not chooses and stated_bytes == kept):
         return {}
     summed = {precision.compute_bytes: precision.dtype, 4: "fp32", 6: "fp32"}.get(int(stated_bytes))
     if chooses and summed is not None:
