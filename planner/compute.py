@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from planner.architecture.activation_selective import kept_share
 from planner.architecture.shape import LayerKind
 from planner.hardware import Range
 from planner.job import Job
@@ -80,6 +81,23 @@ def layer_seconds(share: Share, kind: LayerKind, tokens: int, direction: Pass, o
     attention = tokens * flops.attention_per_token * found.attention_flops[side] / attention_rate
     traffic = activations.stored.at(tokens) * found.layer_traffic[side] / memory_rate(job, outlook)
     return (products + attention) / parts + traffic + found.kernels_per_layer[side] * found.launch_seconds
+
+
+def recomputed_seconds(share: Share, kind: LayerKind, tokens: int, policy: str, outlook: str) -> float:
+    """Seconds of making one checkpointed layer again: all of its forward, or what selective recomputation leaves out.
+
+    Results of attention and of every second matrix product are kept under `selective`.
+    """
+    whole = layer_seconds(share, kind, tokens, "forward", outlook)
+    if policy != "selective":
+        return whole
+    job = share.job
+    flops, found, gpu = job.flops_of(kind), coefficients(), job.cluster.gpu
+    rate = gpu.peak[job.training.precision.peak] * found.attention_efficiency[0].for_time(outlook)
+    attention = tokens * flops.attention_per_token / rate
+    products = tokens * flops.matmul_per_token / matrix_rate(job, outlook)
+    kept = kept_share(kind, job.architecture.hidden) * products + attention
+    return max(0.0, whole - kept / share.layout.tensor)
 
 
 def _matrix_factor(job: Job, kind: LayerKind, side: int) -> float:

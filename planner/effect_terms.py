@@ -168,7 +168,7 @@ def _allocation(reader: Reader, effect: Allocate) -> Iterable[MemoryTerm]:
         body = _on_device(reader.job, effect, device, home, amount)
         yield MemoryTerm(
             effect.name, unique([*scope, *home_scope]), measures, body, device, effect.book, effect.moments,
-            effect.source, reader.stage, effect.contiguous,
+            effect.source, reader.stage, effect.apart,
         )  # fmt: skip
 
 

@@ -151,8 +151,9 @@ class Allocate(Effect):
 
     `over` divides by the shards of that book; `device: home` follows where `book` was moved to. `pinned` rounds each
     host buffer up to a power of two bytes: `whole` as one buffer, `sub_groups` as one buffer per optimizer sub-group.
-    Host and NVMe amounts are per rank and counted once for each rank of a node, unless `per: node`. `contiguous` marks
-    one buffer so large that the allocator asks the driver for it while the blocks of smaller tensors lie free.
+    Host and NVMe amounts are per rank and counted once for each rank of a node, unless `per: node`. `apart` marks
+    what never shares the allocator's free blocks with other tensors: a buffer larger than any of them, or one that
+    belongs to another stream.
     """
 
     kind: Literal["allocate"]
@@ -165,7 +166,7 @@ class Allocate(Effect):
     moments: Moments
     pinned: Literal["no", "whole", "sub_groups"] = "no"
     per: Literal["rank", "node"] = "rank"
-    contiguous: bool = False
+    apart: bool = False
 
 
 class Collective(Effect):

@@ -171,7 +171,7 @@ class TrainingSettings(Record):
     runtime: Name = Field("deepspeed", description="name of a runtime in the catalog: deepspeed, fsdp2 or megatron")
     attention: Literal["flash", "sdpa", "eager"] = Field("flash", description="attention implementation")
     loss: Name = Field("standard", description="name of a loss implementation in the catalog")
-    kernels: Name | None = Field(None, description="huggingface, liger or megatron; the runtime's own if absent")
+    kernels: Name | None = Field(None, description="huggingface, liger, compiled or megatron; the runtime's own if absent")
     gradient_clipping: Annotated[float, numbered(1e6, positive=False)] = Field(
         1.0, description="largest norm of the gradient; 0 turns clipping off"
     )

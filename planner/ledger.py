@@ -23,12 +23,12 @@ class Line:
     book: str
     bytes: int
     source: str = ""
-    contiguous: bool = False
+    apart: bool = False
 
 
 def _pooled(line: Line) -> bool:
     """Whether a line's tensors share the allocator's free blocks."""
-    return line.book != "reserve" and not line.contiguous
+    return line.book != "reserve" and not line.apart
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,17 @@ class DeviceLedger:
     def reserved(self, fragmentation: float) -> float:
         """Bytes that the allocator takes from the driver where it never runs short.
 
-        What tensors take with the usual waste; large contiguous buffers find no free block of their size, and each
-        stands beside the most that everything else takes at any moment. (An allocator that runs short gives free
-        blocks back.)
+        What tensors take with the usual waste; what stands apart from the common pool (buffers larger than any free
+        block, tensors of other streams) adds to the most that everything else takes at any moment. An allocator that
+        runs short gives free blocks back, so that more than the GPU has is never reserved.
         """
-        own = {line.name: line.bytes for moment in self.moments for line in moment.lines if line.contiguous}
+        own: dict[str, int] = {}
+        for line in (line for moment in self.moments for line in moment.lines if line.apart):
+            own[line.name] = max(own.get(line.name, 0), line.bytes)
         rest = max(sum(line.bytes for line in m.lines if _pooled(line)) for m in self.moments)
-        return max(self.tensors() * fragmentation, rest * fragmentation + sum(own.values()))
+        reserve = max(moment.books["reserve"] for moment in self.moments)
+        wanted = max(self.tensors() * fragmentation, rest * fragmentation + sum(own.values()))
+        return max(self.tensors(), min(wanted, self.capacity.usable - reserve))
 
     @property
     def verdict(self) -> str:
@@ -147,7 +151,7 @@ def _ledger(job: Job, amounts: Sequence[tuple[MemoryTerm, int]]) -> Ledger:
                 Moment(
                     moment,
                     tuple(
-                        Line(term.name, term.book, size, term.source, term.contiguous)
+                        Line(term.name, term.book, size, term.source, term.apart)
                         for term, size in amounts
                         if term.device == device and moment in term.moments
                     ),

@@ -14,7 +14,7 @@ from planner.share import Share, measure_name, share_of
 from planner.terms import MemoryTerm, Values
 
 BATCH = ("layout", "micro_batch")
-INTERVAL = (*BATCH, "checkpoint_interval")
+INTERVAL = (*BATCH, "checkpoint_interval", "recompute_policy")
 PASSES = ("forward", "loss", "backward_start")
 UnderWay = Callable[[Share, int, int], int]
 
@@ -96,13 +96,14 @@ class _Terms:
         measure = measure_name("checkpoints", self.stage)
 
         def size(share: Share, values: Values, under_way: UnderWay = Share.under_way) -> int:
-            boundaries = [share.of(kind).boundary for kind, _ in share.kind_counts]
-            boundary = max(boundaries, key=lambda amount: amount.per_token).at(self.job.tokens(values))
+            kept = [_checkpoint(share.of(kind), values) for kind, _ in share.kind_counts]
+            boundary = max(kept, key=lambda amount: amount.per_token).at(self.job.tokens(values))
             return under_way(share, boundary, self.job.micro_batches(values)) * whole(values, measure)
 
-        yield self.term("checkpoints", size, (*PASSES, "recompute_start"), measures=(measure,))
+        scope = (*BATCH, "recompute_policy")
+        yield self.term("checkpoints", size, (*PASSES, "recompute_start"), scope=scope, measures=(measure,))
         if self.piped:
-            yield self.term("checkpoints", _others(size), ("backward_end",), measures=(measure,))
+            yield self.term("checkpoints", _others(size), ("backward_end",), scope=scope, measures=(measure,))
 
     def live(self) -> Iterable[MemoryTerm]:
         """What one layer's forward, one layer's backward and one segment's recomputation hold while they run."""
@@ -129,7 +130,11 @@ class _Terms:
         return max(_kept_backward(self._layers(share), count), final)
 
     def _segment(self, share: Share, values: Values) -> int:
-        return _segment(self._layers(share), whole(values, "checkpoint_interval"), self.job.tokens(values))
+        layers, interval = self._layers(share), whole(values, "checkpoint_interval")
+        found = _segment(layers, interval, self.job.tokens(values))
+        if not _selects(values) or not interval:
+            return found
+        return found - min(layer.selective_shared.at(self.job.tokens(values)) for layer in layers)
 
     def _end(self, share: Share, values: Values) -> int:
         count = self.job.tokens(values)
@@ -171,6 +176,15 @@ class _Terms:
             scope = ("layout", "checkpoint_interval")
             yield self.term("relative positions", size, ("forward",), scope=("layout",))
             yield self.term("relative positions of checkpointed layers", checkpointed, later, scope=scope)
+
+
+def _selects(values: Values) -> bool:
+    return values["recompute_policy"] == "selective"
+
+
+def _checkpoint(layer: LayerActivations, values: Values) -> Amount:
+    """What one checkpoint keeps: the layer's input, and what selective recomputation keeps besides."""
+    return layer.boundary + layer.selective if _selects(values) else layer.boundary
 
 
 def _others(size: Callable[[Share, Values, UnderWay], int]) -> Callable[[Share, Values], int]:

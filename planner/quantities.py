@@ -157,6 +157,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("largest_layer", lambda s: s.largest_layer, "parameters of the largest layer"),
     Quantity("sharded_tensor", _sharded_tensor, "the largest tensor over the ranks that share it"),
     Quantity("root", lambda s: s.root, "parameters outside the layers"),
+    Quantity("trained_root", lambda s: s.trained_root, "what is trained outside the layers"),
     Quantity("inside", lambda s: s.parameters - s.root, "parameters of the layers", experts=Share.experts),
     Quantity("two_layers", lambda s: 2 * s.largest_layer, "two of the largest layers"),
     Quantity("trained_layer", lambda s: s.largest_trained_layer, "what is trained of the largest layer"),

@@ -205,7 +205,7 @@ def _training(settings: TrainingSettings, document: Document, runtime: RuntimeEn
 
 
 LOSSES = ("standard", "chunked", "fused")
-KERNELS = ("huggingface", "liger", "megatron")
+KERNELS = ("huggingface", "liger", "megatron", "compiled")
 
 
 def _training_notes(settings: TrainingSettings, architecture: Architecture) -> list[str]:

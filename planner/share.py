@@ -122,6 +122,11 @@ class Share:
         return sum(tensor.elements for tensor in self.outside) - (vision if self.is_first else 0)
 
     @cached_property
+    def trained_root(self) -> int:
+        """Elements with gradients of the tensors outside the layers."""
+        return sum(tensor.elements for tensor in self.outside if tensor.trainable)
+
+    @cached_property
     def largest_layer(self) -> int:
         """Elements of the largest layer."""
         vision = [group.kind for group in self.job.architecture.layers if group.tower == "vision" and self.is_first]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 
 from planner.cluster import (
@@ -17,7 +17,7 @@ from planner.cluster import (
     host_link_seconds,
     nvme_seconds,
 )
-from planner.compute import Pass, coefficients, layer_seconds, loss_seconds
+from planner.compute import Pass, coefficients, layer_seconds, loss_seconds, recomputed_seconds
 from planner.effect_terms import Reader, job_effects, unique
 from planner.effects import AnyEffect, Collective, Transfer, Update
 from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms
@@ -92,10 +92,11 @@ def _recompute_term(job: Job, stage: str, window: str, repeats: Repeats, outlook
         share, count, times = share_of(job, values, stage), job.tokens(values), repeats(job, values)
         if not share.exists:
             return 0
-        once = ((name, layer_seconds(share, kind, count, "forward", outlook)) for name, kind in measured.items())
-        return sum(microseconds(times * seconds) * whole(values, name) for name, seconds in once)
+        seconds = partial(recomputed_seconds, share, tokens=count, policy=str(values["recompute_policy"]), outlook=outlook)
+        once = ((name, seconds(kind)) for name, kind in measured.items())
+        return sum(microseconds(times * again) * whole(values, name) for name, again in once)
 
-    return TimeTerm("recompute", BATCH, tuple(measured), body, window, STAGE_LANES[stage])
+    return TimeTerm("recompute", (*BATCH, "recompute_policy"), tuple(measured), body, window, STAGE_LANES[stage])
 
 
 @dataclass(frozen=True)

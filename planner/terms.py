@@ -71,7 +71,8 @@ class Term:
 class MemoryTerm(Term):
     """Bytes that stand in `book` on `device` during each of `moments`, on a rank of pipeline stage `stage`.
 
-    GPU: per rank; host and NVMe: per node. `contiguous`: one buffer larger than any block that the allocator has free.
+    GPU: per rank; host and NVMe: per node. `apart`: outside the
+    allocator's common pool, a buffer larger than any free block or of another stream.
     """
 
     device: str
@@ -79,7 +80,7 @@ class MemoryTerm(Term):
     moments: tuple[str, ...]
     source: str = ""
     stage: str = "whole"
-    contiguous: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)

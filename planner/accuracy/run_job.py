@@ -41,11 +41,12 @@ ATTENTION: Mapping[str, str] = {
     "flash": "flash", "te-fused": "flash", "flex": "flash", "triton-flash": "flash", "xformers": "flash",
     "sdpa": "sdpa", "eager": "eager",
 }  # fmt: skip
+KERNELS: Mapping[str, str] = {"liger": "liger", "compile": "compiled"}
 LOSSES: Mapping[str, str] = {"fused-loss": "fused", "chunked-loss": "chunked"}
 # Names in the kernels column that change nothing the planner counts, beside the losses and Liger; Transformer Engine is
 # how fp8 runs.
 NEUTRAL_KERNELS = (
-    "deterministic", "expandable-segments", "fsdp-prefetch", "overlap-grad-reduce", "overlap-param-gather",
+    "async-tp", "deterministic", "expandable-segments", "fsdp-prefetch", "overlap-grad-reduce", "overlap-param-gather",
 )  # fmt: skip
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
@@ -164,12 +165,13 @@ def _optimizer(run: Run) -> str:
 
 def _kernels(run: Run) -> dict[str, str]:
     """The job file's loss and kernels. Raises Skipped for kernels that the planner has no figures for."""
-    known = (*NEUTRAL_KERNELS, *LOSSES, "liger", *(("te",) if run.precision == "fp8" or run.runtime == "megatron" else ()))
+    known = (*NEUTRAL_KERNELS, *LOSSES, *KERNELS, *(("te",) if run.precision == "fp8" or run.runtime == "megatron" else ()))
     for name in run.kernels:
         if name not in known:
             raise Skipped(f"kernels {name}")
     loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), "standard")
-    return {"loss": loss, **({"kernels": "liger"} if "liger" in run.kernels else {})}
+    fused = next((KERNELS[name] for name in run.kernels if name in KERNELS), None)
+    return {"loss": loss, **({"kernels": fused} if fused else {})}
 
 
 def _batch(run: Run) -> tuple[int, int]:
@@ -236,17 +238,25 @@ def _choices(run: Run, job: Job, micro_batch: int) -> dict[str, Value]:
     stated(run, "zero_stage", "recompute")
     layout = _layout(run)
     longest = max(stage_layers(len(job.layer_kinds), layout, stage)[1] for stage in stages(job))
-    interval, count = _checkpoints(str(run.recompute), len(job.layer_kinds), longest)
+    recompute = "none" if run.recompute == "selective" and not _selective(run) else str(run.recompute)
+    interval, count = _checkpoints(recompute, len(job.layer_kinds), longest)
     return {
         "layout": layout,
         "zero_stage": int(run.zero_stage or 0),
         "micro_batch": micro_batch,
         "optimizer_offload": str(run.offload_optimizer),
         "parameter_offload": str(run.offload_parameters),
+        "recompute_policy": "selective" if _selective(run) else "full",
         "checkpoint_interval": interval,
         "checkpoint_count": count,
         **_gradient_dtype(run, job),
     }
+
+
+def _selective(run: Run) -> bool:
+    """Whether parts of the layers are made again by operation; Megatron's `selective` makes the core attention again,
+    of which flash attention keeps nothing."""
+    return run.recompute == "selective" and _runtime(run) not in ("megatron", "megatron-deepspeed")
 
 
 def _gradient_dtype(run: Run, job: Job) -> dict[str, Value]:
@@ -270,7 +280,7 @@ def _checkpoints(recompute: str, layers: int, longest: int) -> tuple[int, int]:
     partial = re.fullmatch(r"partial:([0-9]+) of ([0-9]+)", recompute)
     if recompute == "none":
         return 0, 0
-    if recompute == "full":
+    if recompute in ("full", "selective"):
         return 1, longest
     if partial is None or longest < layers or int(partial.group(2)) != layers or int(partial.group(1)) > layers:
         raise Skipped(f"recompute {recompute}")

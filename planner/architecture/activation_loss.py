@@ -26,13 +26,17 @@ def _standard(architecture: Architecture, settings: ActivationSettings) -> tuple
     Encoders and encoder-decoders skip the fp32 copy, and logits in fp32 are their own. The logits object itself lives
     on when the caller holds the outputs, and as the result of a soft cap; under autocast it is then converted to
     fp32. Autocast holds the fp32 hidden states. Megatron's cross entropy takes exponential and softmax in place:
-    16-bit logits and one fp32 copy (megatron-core tensor_parallel/cross_entropy.py).
+    16-bit logits and one fp32 copy (megatron-core tensor_parallel/cross_entropy.py). Divided over the vocabulary by
+    torch, logits, their fp32 copy, shifted scores and a result in forward, four fp32 copies in backward (torch 2.13
+    torch/distributed/tensor/parallel/loss.py).
     """
     rows = architecture.vocabulary
     if settings.element == 2 and settings.kernels == "megatron":
         return Amount(0, 6 * rows), Amount(0, 6 * rows)
     if settings.element == 2 and _raw_logits(architecture):
         return Amount(0, 4 * rows), Amount(0, 6 * rows + (2 * rows if settings.outputs_held else 0))
+    if settings.tensor_parallel > 1:
+        return Amount(0, 14 * rows), Amount(0, 16 * rows)
     softcap = settings.element * rows if architecture.logit_softcap else 0
     held = settings.stream * rows if settings.outputs_held else 0
     states = 4 * architecture.hidden if settings.precision == "autocast" else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.architecture.activations import LayerActivations, ModelActivations
 from planner.architecture.amount import Amount, total
@@ -25,12 +25,15 @@ class ActivationPeaks:
 
 
 def activation_peaks(
-    architecture: Architecture, found: ModelActivations, tokens: int, checkpointed: bool
+    architecture: Architecture, found: ModelActivations, tokens: int, checkpointed: bool, selective: bool = False
 ) -> ActivationPeaks:
     """Peaks for a micro-batch of `tokens` tokens, gradients and weights apart.
 
     `checkpointed`: every layer keeps its input and is recomputed alone in backward; otherwise every layer is kept.
+    `selective`: checkpointed layers keep what selective recomputation keeps.
     """
+    if selective:
+        found = replace(found, layers=tuple(map(_selective, found.layers)))
     counts = [group.count for group in architecture.layers if group.tower != "vision"]
     kept = [layer.boundary if checkpointed else layer.stored for layer in found.layers]
     standing = total([amount.scaled(count) for amount, count in zip(kept, counts, strict=True)])
@@ -44,6 +47,12 @@ def activation_peaks(
         backward_loss=(full + found.loss_backward).at(tokens),
         backward_layers=max(_backward(found, standing, tokens, checkpointed), (full + found.final_backward).at(tokens)),
     )
+
+
+def _selective(layer: LayerActivations) -> LayerActivations:
+    """The layer with what selective recomputation keeps at its checkpoint."""
+    live = layer.checkpointed_backward_live - layer.selective_shared
+    return replace(layer, boundary=layer.boundary + layer.selective, checkpointed_backward_live=live)
 
 
 def _forward(found: ModelActivations, standing: Amount, tokens: int, checkpointed: bool) -> int:

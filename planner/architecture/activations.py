@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from planner.architecture.activation_loss import loss_amounts
 from planner.architecture.activation_norm import final_norm_work, norm_stored, reads_stream, stream_kept
+from planner.architecture.activation_selective import selective_amounts
 from planner.architecture.activation_sites import Site, layer_sites
 from planner.architecture.amount import ActivationSettings, Amount, total
 from planner.architecture.shape import Architecture, LayerKind
@@ -26,7 +27,8 @@ class LayerActivations:
     until the end of forward besides, autocast's copies of the weights.
     `forward_live`, `backward_live`: beyond everything stored while a kept layer runs. `checkpointed_forward_live`:
     while a checkpointed layer runs forward. `checkpointed_backward_live`: a recomputed layer's stored set and its
-    backward's surplus together, without its checkpoint.
+    backward's surplus together, without its checkpoint. `selective`: what a checkpoint keeps besides under selective
+    recomputation, `selective_shared` the part of it that `checkpointed_backward_live` counts too.
     """
 
     stored: Amount
@@ -36,6 +38,8 @@ class LayerActivations:
     backward_live: Amount
     checkpointed_backward_live: Amount
     cached: Amount = Amount()
+    selective: Amount = Amount()
+    selective_shared: Amount = Amount()
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,12 @@ def activations(architecture: Architecture, settings: ActivationSettings) -> Mod
     tables += _embedding_norm(architecture, settings) + _encoder_norm(architecture, settings)
     final = final_norm_work(last.norm, last.norm_offset, settings)
     table = settings.element * architecture.vocabulary * hidden
+    gathered = Amount(0, settings.element * hidden if settings.stream_parts > 1 else 0)  # the head's input, and gradient
     return ModelActivations(
         layers=tuple(_layer(kind, hidden, settings) for kind in kinds),
         outside=outside.divided(settings.stream_parts) + tables,
-        loss_forward=forward.divided(settings.tensor_parallel),
-        loss_backward=backward.divided(settings.tensor_parallel),
+        loss_forward=forward.divided(settings.tensor_parallel) + gathered,
+        loss_backward=backward.divided(settings.tensor_parallel) + gathered.scaled(2),
         tied_gradient_extra=2 * table if architecture.tied and not settings.frozen else 0,
         tables=tables,
         biases=_biases(architecture, settings),
@@ -99,6 +104,7 @@ def _layer(kind: LayerKind, hidden: int, settings: ActivationSettings) -> LayerA
     stored = total([site.stored for site in sites]) + copies
     boundary = Amount(0, settings.stream * hidden).divided(settings.stream_parts)
     shared = boundary if stream_kept(kind, settings) else Amount()
+    selective, selective_shared = selective_amounts(kind, hidden, settings)
     return LayerActivations(
         stored=stored,
         boundary=boundary,
@@ -107,6 +113,8 @@ def _layer(kind: LayerKind, hidden: int, settings: ActivationSettings) -> LayerA
         backward_live=Amount(0, _beyond(sites, "backward")),
         checkpointed_backward_live=stored + Amount(0, _beyond(sites, "recomputed")) - shared,
         cached=copies,
+        selective=selective,
+        selective_shared=selective_shared,
     )
 
 

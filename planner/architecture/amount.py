@@ -55,7 +55,8 @@ class ActivationSettings:
     (also SDPA without a mask), `sdpa` (SDPA with an explicit mask that all layers share: keys and values are
     repeated), `sdpa_masked` (a padded batch: besides, each layer keeps a 16-bit copy of the mask) or `eager`.
     `loss`: `standard`, `chunked` (recomputed over `loss_chunk_tokens` tokens at a time) or `fused` (Liger).
-    `kernels`: `huggingface`, `liger` or `megatron`. `experts`: `grouped` (one matrix product over all experts' rows) or
+    `kernels`: `huggingface`, `liger`, `compiled` (torch.compile of each layer, which keeps no results of elementwise
+    operations) or `megatron`. `experts`: `grouped` (one matrix product over all experts' rows) or
     `loop` (one expert after the other). `outputs_held`: the training loop keeps the model's output
     object, and with it the logits, during backward. `method`: `full`, `lora` or `qlora`; `lora_targets` names the
     adapted projections out of q, k, v, o, gate, up, down. `adapter_bytes`: bytes per adapter parameter (PEFT keeps
