@@ -46,7 +46,10 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What the user wants, in base units. `choices` pins a choice to one value or narrows it to a few."""
+    """What the user wants, in base units. `choices` pins a choice to one value or narrows it to a few.
+
+    `frozen_models` counts the parameters of models that only run forward beside the trained one (reference, reward).
+    """
 
     name: str
     architecture: Architecture
@@ -59,6 +62,7 @@ class Job:
     choices: Mapping[str, tuple[Value, ...]]
     objective: str = "step_time"
     time_limit: float = 10.0
+    frozen_models: int = 0
     assumptions: tuple[str, ...] = ()
 
     # ── the model ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,6 +224,7 @@ class Job:
             "method": self.training.method,
             "gpus": self.cluster.gpus,
             "nodes": self.cluster.nodes,
+            "paged": "yes" if self.training.optimizer.paged else "no",
         }
 
     def derived(self, name: str, values: Values) -> Value:

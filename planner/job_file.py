@@ -16,10 +16,12 @@ Scalar = bool | int | float | str
 
 _TEXT, _MAPPING = "<text>", "<mapping>"
 _MODEL_EXPECTED = "a catalog name, a path to a config.json, or {parameters: 7e9, layers: 32}"
-_METHOD_EXPECTED = "full, {lora: {rank: 16}} or {qlora: {rank: 16}}"
+_METHODS = ("lora", "qlora", "dora")
+_METHOD_EXPECTED = "full, {lora: {rank: 16}}, {qlora: {rank: 16}} or {dora: {rank: 16}}"
 _BATCH_EXPECTED = "a whole number, or {min: 32, max: 128}"
 _VALUES_EXPECTED = "one value or a list of values"
 
+Target = Literal["q", "k", "v", "o", "gate", "up", "down"]
 SmallCount = Annotated[int, counted(10**6)]
 BatchSize = Annotated[int, counted(10**9)]
 
@@ -45,7 +47,7 @@ def _method(value: object) -> object:
         return value
     if isinstance(value, str):
         name = value.lower()
-        hint = f"write {{{name}: {{rank: 16}}}}" if name in ("lora", "qlora") else nearest(value, ["full"])
+        hint = f"write {{{name}: {{rank: 16}}}}" if name in _METHODS else nearest(value, ["full"])
         raise Mistake(f"{value!r} is not valid", _METHOD_EXPECTED, hint)
     raise Mistake(misfit(value), _METHOD_EXPECTED)
 
@@ -135,19 +137,35 @@ class Adapter(Record):
     """Low-rank adapters on the linear layers."""
 
     rank: Annotated[int, counted(65_536)] = Field(description="rank of the adapters")
+    targets: tuple[Target, ...] = Field(
+        ("q", "k", "v", "o", "gate", "up", "down"),
+        description="projections that carry an adapter, out of q, k, v, o, gate, up and down; all if absent",
+    )
+    train_embeddings: bool = Field(False, description="whether embeddings and output projection are trained whole too")
 
 
 class AdapterMethod(Record):
-    """Training of adapters only: on 16-bit weights (lora) or on 4-bit weights (qlora)."""
+    """Training of adapters only: on 16-bit weights (lora), on 4-bit weights (qlora), on decomposed ones (dora)."""
 
     lora: Adapter | None = Field(None, description="adapters on frozen 16-bit weights")
     qlora: Adapter | None = Field(None, description="adapters on frozen 4-bit weights")
+    dora: Adapter | None = Field(None, description="adapters on frozen 16-bit weights, with a trained magnitude")
 
     @model_validator(mode="after")
     def _is_one_method(self) -> AdapterMethod:
-        if (self.lora is None) == (self.qlora is None):
+        if sum(getattr(self, name) is not None for name in _METHODS) != 1:
             raise Mistake("one method is needed", _METHOD_EXPECTED)
         return self
+
+    @property
+    def name(self) -> str:
+        """`lora`, `qlora` or `dora`."""
+        return next(name for name in _METHODS if getattr(self, name) is not None)
+
+    @property
+    def adapter(self) -> Adapter:
+        """The method's adapter."""
+        return getattr(self, self.name)  # type: ignore[no-any-return]  # one of three fields of this type
 
 
 class TrainingSettings(Record):
@@ -169,6 +187,10 @@ class TrainingSettings(Record):
         BeforeValidator(_method),
     ] = Field("full", description=f"what is trained: {_METHOD_EXPECTED}")
     runtime: Name = Field("deepspeed", description="name of a runtime in the catalog: deepspeed, fsdp2 or megatron")
+    frozen_models: tuple[Name, ...] = Field(
+        (),
+        description="models that only run forward beside the trained one (reference, reward): catalog names, or `same`",
+    )
     attention: Literal["flash", "sdpa", "eager"] = Field("flash", description="attention implementation")
     loss: Name = Field("standard", description="name of a loss implementation in the catalog")
     kernels: Name | None = Field(None, description="huggingface, liger, compiled or megatron; the runtime's own if absent")
@@ -178,18 +200,13 @@ class TrainingSettings(Record):
 
     @property
     def method_name(self) -> str:
-        """`full`, `lora` or `qlora`."""
-        if isinstance(self.method, str):
-            return self.method
-        return "lora" if self.method.lora is not None else "qlora"
+        """`full`, `lora`, `qlora` or `dora`."""
+        return self.method if isinstance(self.method, str) else self.method.name
 
     @property
-    def adapter_rank(self) -> int | None:
-        """Rank of the adapters; None when the whole model is trained."""
-        if isinstance(self.method, str):
-            return None
-        adapter = self.method.lora or self.method.qlora
-        return adapter.rank if adapter else None
+    def adapter(self) -> Adapter | None:
+        """The adapters; None when the whole model is trained."""
+        return None if isinstance(self.method, str) else self.method.adapter
 
     @property
     def batch_bounds(self) -> tuple[int, int]:

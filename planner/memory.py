@@ -17,6 +17,7 @@ BATCH = ("layout", "micro_batch")
 INTERVAL = (*BATCH, "checkpoint_interval", "recompute_policy")
 PASSES = ("forward", "loss", "backward_start")
 UnderWay = Callable[[Share, int, int], int]
+Waiting = Callable[[Share, Values, UnderWay], int]
 
 
 @lru_cache(maxsize=64)
@@ -57,29 +58,27 @@ class _Terms:
         moments: tuple[str, ...],
         scope: tuple[str, ...] = BATCH,
         measures: Sequence[str] = (),
+        device: str = "gpu",
     ) -> MemoryTerm:
-        """An activation term on the GPU; nothing where the pipeline has no such stage."""
+        """An activation term; nothing where the pipeline has no such stage."""
         job, stage = self.job, self.stage
 
         def body(values: Values) -> int:
             share = share_of(job, values, stage)
             return size(share, values) if share.exists else 0
 
-        return MemoryTerm(name, scope, tuple(measures), body, "gpu", "activations", moments, stage=stage)
+        return MemoryTerm(name, scope, tuple(measures), body, device, "activations", moments, stage=stage)
 
     def kept(self) -> Iterable[MemoryTerm]:
         """Layers that are not checkpointed keep all they need for backward."""
 
-        def size(share: Share, values: Values, under_way: UnderWay = Share.under_way) -> int:
+        def size(share: Share, values: Values, under_way: UnderWay) -> int:
             count, times = self.job.tokens(values), self.job.micro_batches(values)
             full = sum(number * share.of(kind).stored.at(count) for kind, number in share.kind_counts)
             dropped = ((share.of(kind).stored.at(count), whole(values, n)) for n, kind in self.recomputed.items())
             return under_way(share, full, times) - sum(under_way(share, one, times) * number for one, number in dropped)
 
-        name = "activations of kept layers"
-        yield self.term(name, size, PASSES, measures=tuple(self.recomputed))
-        if self.piped:
-            yield self.term(name, _others(size), ("backward_end",), measures=tuple(self.recomputed))
+        yield from self.waiting("activations of kept layers", size, PASSES, BATCH, tuple(self.recomputed))
 
     def cached(self) -> Iterable[MemoryTerm]:
         """Checkpointed layers under autocast: its cache holds their 16-bit weights until the forward pass ends."""
@@ -95,15 +94,37 @@ class _Terms:
         """Each checkpoint keeps the input of its segment until the segment's backward is done."""
         measure = measure_name("checkpoints", self.stage)
 
-        def size(share: Share, values: Values, under_way: UnderWay = Share.under_way) -> int:
+        def size(share: Share, values: Values, under_way: UnderWay) -> int:
             kept = [_checkpoint(share.of(kind), values) for kind, _ in share.kind_counts]
             boundary = max(kept, key=lambda amount: amount.per_token).at(self.job.tokens(values))
             return under_way(share, boundary, self.job.micro_batches(values)) * whole(values, measure)
 
         scope = (*BATCH, "recompute_policy")
-        yield self.term("checkpoints", size, (*PASSES, "recompute_start"), scope=scope, measures=(measure,))
+        yield from self.waiting("checkpoints", size, (*PASSES, "recompute_start"), scope, (measure,))
+
+    def waiting(
+        self, name: str, size: Waiting, moments: tuple[str, ...], scope: tuple[str, ...], measures: tuple[str, ...]
+    ) -> Iterable[MemoryTerm]:
+        """What waits for its backward, on the GPU or where it is offloaded to, with other micro-batches' in a pipeline.
+
+        Copies run ahead of the layers; the few tensors on their way are part of the running layer's own.
+        """
+        scope, job = (*scope, "activation_offload"), self.job
+
+        def on_gpu(share: Share, values: Values) -> int:
+            return 0 if _offloads(values) else size(share, values, Share.under_way)
+
+        def others(share: Share, values: Values) -> int:
+            return 0 if _offloads(values) else size(share, values, Share.others_under_way)
+
+        def on_host(share: Share, values: Values) -> int:
+            held = size(share, values, Share.under_way) if _offloads(values) else 0
+            return held * job.ranks_per_node(values)
+
+        yield self.term(name, on_gpu, moments, scope, measures)
         if self.piped:
-            yield self.term("checkpoints", _others(size), ("backward_end",), scope=scope, measures=(measure,))
+            yield self.term(name, others, ("backward_end",), scope, measures)
+        yield self.term(f"{name} on the host", on_host, moments, scope, measures, device="host")
 
     def live(self) -> Iterable[MemoryTerm]:
         """What one layer's forward, one layer's backward and one segment's recomputation hold while they run."""
@@ -187,9 +208,8 @@ def _checkpoint(layer: LayerActivations, values: Values) -> Amount:
     return layer.boundary + layer.selective if _selects(values) else layer.boundary
 
 
-def _others(size: Callable[[Share, Values, UnderWay], int]) -> Callable[[Share, Values], int]:
-    """What the micro-batches under way hold when the backward of one of them ends."""
-    return lambda share, values: size(share, values, Share.others_under_way)
+def _offloads(values: Values) -> bool:
+    return values["activation_offload"] == "cpu"
 
 
 def _kept_backward(layers: list[LayerActivations], count: int) -> int:

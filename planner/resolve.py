@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from planner import hardware_catalog
 from planner.architecture.activations import ActivationSettings
-from planner.architecture.adapters import with_adapters
+from planner.architecture.adapters import Adapters, with_adapters
+from planner.architecture.amount import ALL_LINEAR
 from planner.architecture.catalog_models import catalog_model
 from planner.architecture.flops import model_flops
 from planner.architecture.importer import architecture_from_config
@@ -46,9 +48,12 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
     """The job of a validated file; names are looked up in the shipped catalogs and in `catalogs`."""
     techniques = read_techniques(catalogs)
     architecture = _placed(document, ("model",), lambda: _architecture(job_file, document))
-    rank = job_file.training.adapter_rank
-    if rank is not None:
-        architecture = with_adapters(architecture, rank)
+    base, adapter = architecture, job_file.training.adapter
+    if adapter is not None:
+        decomposed = job_file.training.method_name == "dora"
+        architecture = with_adapters(
+            base, Adapters(adapter.rank, tuple(adapter.targets), decomposed, adapter.train_embeddings)
+        )
     cluster, notes = _cluster(job_file.cluster, document)
     runtime = _placed(document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime))
     training = _training(job_file.training, document, runtime)
@@ -59,7 +64,8 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         loss=training.loss,
         kernels=training.kernels,
         method=training.method,
-        lora_rank=rank or 0,
+        lora_rank=adapter.rank if adapter else 0,
+        lora_targets=tuple(adapter.targets) if adapter else ALL_LINEAR,
         adapter_bytes=training.precision.compute_bytes,  # the engine casts adapters to the precision of compute
     )
     if training.precision.peak not in cluster.gpu.peak:
@@ -78,6 +84,7 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         settings=settings,
         flops=model_flops(architecture, training.sequence_length),
         choices=_choices(job_file, document, techniques),
+        frozen_models=_frozen_models(job_file.training, document, base.parameters),
         objective=job_file.objective,
         time_limit=job_file.time_limit,
         assumptions=tuple(
@@ -110,6 +117,15 @@ def _architecture(job_file: JobFile, document: Document) -> Architecture:
     except InputError as error:
         place = tuple(error.path.split(".")) if error.path else ()
         raise config.error(place, error.message, error.expected, error.hint) from None
+
+
+def _frozen_models(settings: TrainingSettings, document: Document, own: int) -> int:
+    """Parameters of the models that only run forward; `same` is another copy of the trained one."""
+    found = 0
+    for index, name in enumerate(settings.frozen_models):
+        place = ("training", "frozen_models", index)
+        found += own if name == "same" else _placed(document, place, partial(catalog_model, name)).parameters
+    return found
 
 
 def _cluster(settings: ClusterSettings, document: Document) -> tuple[Cluster, list[str]]:
@@ -204,7 +220,7 @@ def _training(settings: TrainingSettings, document: Document, runtime: RuntimeEn
     )
 
 
-LOSSES = ("standard", "chunked", "fused")
+LOSSES = ("standard", "chunked", "fused", "kernel")
 KERNELS = ("huggingface", "liger", "megatron", "compiled")
 
 

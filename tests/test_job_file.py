@@ -53,7 +53,7 @@ def test_defaults() -> None:
     assert (training.precision, training.optimizer, training.method) == ("bf16", "adamw", "full")
     assert (training.runtime, training.attention, training.loss) == ("deepspeed", "flash", "standard")
     assert (training.kernels, training.gradient_clipping) == ("huggingface", 1.0)
-    assert (training.method_name, training.adapter_rank) == ("full", None)
+    assert (training.method_name, training.adapter) == ("full", None)
     assert (settings.choices, settings.objective, settings.time_limit) == ({}, "step_time", 10.0)
     assert (settings.cluster.gpu_memory, settings.model_path) == (None, None)
 
@@ -68,7 +68,7 @@ def test_every_way_to_say_it() -> None:
     assert batch.batch_bounds == (32, 128)
     lora = job("choices:", "  method: {qlora: {rank: 16}}\nchoices:").training
     assert isinstance(lora.method, AdapterMethod)
-    assert (lora.method_name, lora.adapter_rank) == ("qlora", 16)
+    assert lora.adapter is not None and (lora.method_name, lora.adapter.rank) == ("qlora", 16)
     assert job("choices:", "time_limit: 2 min\nchoices:").time_limit == 120.0
     assert job("choices:", "time_limit: 30\nchoices:").time_limit == 30.0
     assert job("node: dgx-a100-80gb", "gpu: a100-sxm-80gb\n  gpus_per_node: 8").cluster.gpus_per_node == 8

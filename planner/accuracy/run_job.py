@@ -48,6 +48,14 @@ LOSSES: Mapping[str, str] = {"fused-loss": "fused", "chunked-loss": "chunked"}
 NEUTRAL_KERNELS = (
     "async-tp", "deterministic", "expandable-segments", "fsdp-prefetch", "overlap-grad-reduce", "overlap-param-gather",
 )  # fmt: skip
+IN_BACKWARD = "optimizer-in-backward"
+METHODS = ("full", "lora", "qlora", "dora")
+ALL = ("q", "k", "v", "o", "gate", "up", "down")
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    **{name: (name,) for name in ALL}, "query": ("q",), "key": ("k",), "value": ("v",), "output": ("o",),
+    "mlp": ("gate", "up", "down"), "all": ALL,
+}  # fmt: skip
+USUAL_NODE = 8
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
@@ -125,19 +133,24 @@ def _check_machine(run: Run) -> None:
     stated(run, "gpu")
     if run.gpu not in hardware_catalog.gpus():
         raise Skipped(f"unknown GPU {run.gpu}")
-    if run.gpus != 1:
-        stated(run, "gpus_per_node")
     if int(run.gpus or 1) % _gpus_per_node(run):
         raise Skipped("nodes of unequal size")
 
 
 def _check_method(run: Run) -> None:
-    """The whole model is trained, and nothing is offloaded that the planner keeps on the GPU."""
+    """What is trained is the whole model, or adapters."""
     stated(run, "method", "offload_optimizer", "offload_parameters")
-    if run.method != "full":
+    if run.method not in METHODS:
         raise Skipped(f"method {run.method}")
-    if run.offload_activations not in (None, "none"):
-        raise Skipped("activation offload")
+    if run.method != "full":
+        stated(run, "lora_rank")
+
+
+def _targets(run: Run) -> list[str]:
+    """The projections that carry adapters, from notes such as `LoRA on q,v,output,mlp`; all where none are named."""
+    found = re.search(r"lora on ([a-z ,+]+)", (run.notes or "").lower())
+    words = re.findall(r"[a-z]+", found.group(1)) if found else ["all"]
+    return list(dict.fromkeys(target for word in words for target in TARGETS.get(word, ()))) or list(ALL)
 
 
 def _check_precision(run: Run) -> None:
@@ -153,7 +166,8 @@ def _check_precision(run: Run) -> None:
 
 def _precision(run: Run) -> str:
     """The catalog's name of the precision: 16-bit parameters without fp32 masters are another one."""
-    pure = run.precision in ("bf16", "fp16", "fp8") and run.parameter_bytes == 2 and run.master_bytes == 0
+    small = run.parameter_bytes == 2 or (run.method == "qlora" and run.gradient_bytes == 2)
+    pure = run.precision in ("bf16", "fp16", "fp8") and small and run.master_bytes == 0
     return f"pure-{run.precision}" if pure else str(run.precision)
 
 
@@ -165,11 +179,12 @@ def _optimizer(run: Run) -> str:
 
 def _kernels(run: Run) -> dict[str, str]:
     """The job file's loss and kernels. Raises Skipped for kernels that the planner has no figures for."""
-    known = (*NEUTRAL_KERNELS, *LOSSES, *KERNELS, *(("te",) if run.precision == "fp8" or run.runtime == "megatron" else ()))
+    known = (*NEUTRAL_KERNELS, IN_BACKWARD, *LOSSES, *KERNELS, *(("te",) if run.precision == "fp8" or run.runtime == "megatron" else ()))
     for name in run.kernels:
         if name not in known:
             raise Skipped(f"kernels {name}")
-    loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), "standard")
+    usual = "kernel" if run.architecture == "mpt" else "standard"  # MPT's own training code has flash-attn's loss
+    loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), usual)
     fused = next((KERNELS[name] for name in run.kernels if name in KERNELS), None)
     return {"loss": loss, **({"kernels": fused} if fused else {})}
 
@@ -190,9 +205,9 @@ def _batch(run: Run) -> tuple[int, int]:
 
 
 def _gpus_per_node(run: Run) -> int:
-    """GPUs of one node that the run uses."""
+    """GPUs of one node that the run uses; up to eight are taken to share one where nothing is said."""
     gpus = int(run.gpus or 1)
-    return min(gpus, run.gpus_per_node or gpus)
+    return min(gpus, run.gpus_per_node or USUAL_NODE)
 
 
 def _job(run: Run, batch: int, kernels: Mapping[str, str]) -> Job:
@@ -220,8 +235,17 @@ def _job_data(run: Run, batch: int, kernels: Mapping[str, str]) -> dict[str, Any
             "optimizer": _optimizer(run),
             "attention": ATTENTION.get(str(run.attention), "flash"),  # what torch's SDPA picks where nothing is said
             **kernels,
+            **_method(run),
         },
     }
+
+
+def _method(run: Run) -> dict[str, Any]:
+    """What is trained, as a job file says it; a run that applies gradients in backward does not clip them."""
+    clipping = {"gradient_clipping": 0} if IN_BACKWARD in run.kernels else {}
+    if run.method == "full":
+        return clipping
+    return {**clipping, "method": {str(run.method): {"rank": run.lora_rank, "targets": _targets(run)}}}
 
 
 def _cluster_data(run: Run) -> dict[str, Any]:
@@ -246,6 +270,8 @@ def _choices(run: Run, job: Job, micro_batch: int) -> dict[str, Value]:
         "micro_batch": micro_batch,
         "optimizer_offload": str(run.offload_optimizer),
         "parameter_offload": str(run.offload_parameters),
+        "optimizer_update": "in_backward" if IN_BACKWARD in run.kernels else "after_backward",
+        "activation_offload": run.offload_activations or "none",
         "recompute_policy": "selective" if _selective(run) else "full",
         "checkpoint_interval": interval,
         "checkpoint_count": count,

@@ -15,7 +15,7 @@ def loss_amounts(architecture: Architecture, settings: ActivationSettings) -> tu
     copies = Amount()
     if settings.precision == "autocast":
         copies = Amount(2 * architecture.vocabulary * architecture.hidden)
-    by_loss = {"standard": _standard, "chunked": _chunked, "fused": _fused}[settings.loss]
+    by_loss = {"standard": _standard, "chunked": _chunked, "fused": _fused, "kernel": _kernel}[settings.loss]
     forward, backward = by_loss(architecture, settings)
     return forward + copies, backward + copies
 
@@ -69,3 +69,9 @@ def _fused(architecture: Architecture, settings: ActivationSettings) -> tuple[Am
     if settings.frozen:
         return Amount(0, 5 * element * hidden), Amount(0, element * hidden)
     return Amount(8 * rows * hidden, 3 * element * hidden), Amount(element * rows * hidden, element * hidden)
+
+
+def _kernel(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
+    """One kernel reads the logits as they are and writes their gradient (flash-attn losses/cross_entropy.py)."""
+    logits = settings.element * architecture.vocabulary
+    return Amount(0, logits), Amount(0, 2 * logits)
