@@ -171,6 +171,15 @@ class Job:
         return min(50_000_000, self.architecture.largest_layer)
 
     @property
+    def reuse_distance(self) -> int:
+        """Elements within which stage 3 keeps a gathered parameter for its next use: one layer, at most 1e9.
+
+        A layer's recomputation and its backward then share one gather, unless the layer is larger than DeepSpeed's
+        default (deepspeed 0.19.8 runtime/zero/config.py, stage3_max_reuse_distance).
+        """
+        return min(1_000_000_000, self.architecture.largest_layer)
+
+    @property
     def persistence_threshold(self) -> int:
         """Tensors up to this many elements stay whole in stage 3: ten times the hidden width keeps norms and biases."""
         return 10 * self.architecture.hidden

@@ -97,6 +97,16 @@ def _sharded_tensor(share: Share) -> int:
     return ceil_divide(share.largest_trainable, share.layout.shards)
 
 
+def _layer_in_use(share: Share) -> int:
+    """The running layer; of one larger than the reuse distance that distance and the matrix in use."""
+    return min(share.largest_layer, share.job.reuse_distance + share.largest_tensor)
+
+
+def _unreduced(share: Share) -> int:
+    """The layer's gradients, or where they are larger than the bucket: a bucket, a matrix on its way and the next."""
+    return min(share.largest_layer, share.job.reduce_bucket_size + 2 * share.largest_trainable)
+
+
 def _kept_gradients(share: Share) -> int:
     """Parameters outside checkpointed layers whose gradients exist when the first of those is recomputed.
 
@@ -157,6 +167,8 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("two_largest", lambda s: 2 * s.largest_trainable, "twice the largest tensor with a gradient"),
     Quantity("owned_slice", _owned_slice, "the largest slice of one tensor that a rank owns"),
     Quantity("largest_layer", lambda s: s.largest_layer, "parameters of the largest layer"),
+    Quantity("layer_in_use", _layer_in_use, "what stage 3 keeps gathered of the running layer"),
+    Quantity("unreduced", _unreduced, "gradients of a layer that stage 3 has not reduced yet"),
     Quantity("sharded_tensor", _sharded_tensor, "the largest tensor over the ranks that share it"),
     Quantity("root", lambda s: s.root, "parameters outside the layers"),
     Quantity("trained_root", lambda s: s.trained_root, "what is trained outside the layers"),

@@ -25,7 +25,7 @@ from planner.job_file import JobFile
 from planner.layouts import stage_layers, stages
 from planner.plan import Layout, Plan, Value
 from planner.reading import Document, validated
-from planner.resolve import plain_plan, resolve
+from planner.resolve import plain_plan, resolve, usual_network
 from planner.shipped import names
 from planner.space import job_space
 from planner.specification import specify
@@ -84,10 +84,10 @@ def run_case(run: Run) -> Case:
 
 
 def _time_unknown(run: Run) -> str:
-    """Nodes talk over a network that has to be stated."""
+    """Nodes talk over a network that is stated, or usual for such nodes in the catalog."""
     per_node = _gpus_per_node(run)
-    alone = run.gpus == per_node or network_gigabits(run, per_node) is not None
-    return "" if alone else "network between nodes not stated"
+    known = network_gigabits(run, per_node) or usual_network(str(run.gpu), per_node)
+    return "" if run.gpus == per_node or known else "network between nodes not stated"
 
 
 def _check_runtime(run: Run) -> None:

@@ -73,9 +73,17 @@ def _llama(run: Run) -> Config:
 
 
 def _gpt(run: Run) -> Config:
-    """GPT-2: the width is 4 times the hidden width where the row names none, as the family says."""
-    _every_head_has_its_key(run)
-    return {"model_type": "gpt2", "n_inner": run.ffn_hidden or 4 * int(run.hidden or 0)}
+    """GPT-2, or where heads share keys Megatron's GPT block with grouped queries: LayerNorm, plain MLP, biases.
+
+    The width is 4 times the hidden width where the row names none, as the family says.
+    """
+    width = run.ffn_hidden or 4 * int(run.hidden or 0)
+    if run.kv_heads in (None, run.heads):
+        return {"model_type": "gpt2", "n_inner": width}
+    return {
+        "model_type": "starcoder2", "num_key_value_heads": run.kv_heads, "intermediate_size": width, "use_bias": True,
+        "sliding_window": None, "residual_dropout": 0.1, "embedding_dropout": 0.1, "attention_dropout": 0.1,
+    }  # fmt: skip
 
 
 def _mpt(run: Run) -> Config:
