@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 JOB    ?= examples/llama-2-7b-8xa100.yaml
-RUNS   ?= tests/data/runs.csv
+RUNS   ?= docs/measured/runs.csv
 
 BIN      := $(VENV)/bin
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -34,8 +34,8 @@ types: $(TEST)  ## mypy --strict
 bench: $(BASE)  ## time the solver on the benchmark jobs
 	$(BIN)/python benchmarks/solve.py
 
-accuracy: $(BASE)  ## score the ledger against measured runs (RUNS=FILE for another log)
-	$(BIN)/planner accuracy $(RUNS)
+accuracy: $(BASE)  ## write docs/accuracy.md: predictions against measured runs (RUNS=FILE scores another log)
+	$(BIN)/planner accuracy $(RUNS) $(if $(filter docs/measured/runs.csv,$(RUNS)),--format markdown > docs/accuracy.md)
 
 golden: $(TEST)  ## write the golden files again
 	PLANNER_GOLDEN=write $(BIN)/python -m pytest tests/test_golden.py -q
