@@ -164,6 +164,17 @@ def memory_forms(reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: ND
     return found
 
 
+def least_time(reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+    """Array (points): a lower bound of the step time over the points' boxes."""
+    least, _ = extremes(sums, low, high)
+    total = numpy.zeros(len(sums), dtype=numpy.int64)
+    for window in WINDOWS:
+        lanes = [reader.column[window, lane] for lane in LANES if lane != "serial" and (window, lane) in reader.column]
+        total += least[:, lanes].max(axis=1) if lanes else 0
+        total += least[:, reader.column[window, "serial"]] if (window, "serial") in reader.column else 0
+    return total
+
+
 def time_forms(reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> list[tuple[Form, ...]]:
     """For each point the forms of which the largest is the step time: one for each way to pick a lane per window."""
     zero = numpy.zeros((len(sums), 1 + len(reader.measures)), dtype=numpy.int64)

@@ -78,6 +78,7 @@ def stage_rank(layout: Layout, stage: str) -> int:
     return {"first": 0, WHOLE: 0, "inner": 1, "last": layout.pipeline - 1}[stage]
 
 
+@lru_cache(maxsize=16384)
 def stage_layers(layers: int, layout: Layout, stage: str) -> tuple[int, int]:
     """(first, count) of the layers that a stage holds; no layers where the pipeline has no such stage.
 

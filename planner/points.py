@@ -7,7 +7,7 @@ way the lanes of a step can line up is one affine form with integer coefficients
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -15,12 +15,16 @@ from itertools import product
 import numpy
 
 from planner.choices import Choice, Space
-from planner.forms import Boxes, Form, Reader, may_hold, memory_forms, time_forms
-from planner.plan import Value
+from planner.forms import Boxes, Form, Reader, least_time, may_hold, memory_forms, time_forms
+from planner.plan import Layout, Value
 from planner.specification import Specification
 from planner.terms import Rule, Term
 
 Active = frozenset[str] | None
+Wanted = Callable[[Mapping[str, Value]], bool]
+LARGEST = 2**62
+FIRST_CHUNK = 64  # points whose memory is read before the first look at what holds
+ROWS_TRIED = 8  # rows of a point that are tried for a plan that holds
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,67 @@ def enumerate_points(specification: Specification, active: Active = None) -> Poi
     """Every point that the active constraints allow: all of them by default, else those that are named."""
     space, inner = specification.space, inner_choices(specification)
     legal, keys, relations = _legal_points(specification, active)
-    kept, memory, time = _forms(specification, legal, [relations[key].boxes for key in keys], active)
+    points = _points(specification, legal, keys, relations, active)
     weights = _weights(space)
-    outer = [choice for choice in space.choices if choice not in inner]
-    ranks = (sum(weights[c.name] * c.values.index(legal[index][c.name]) for c in outer) for index in kept)
-    points = tuple(map(Point, (legal[i] for i in kept), (keys[i] for i in kept), ranks, memory, time))
     inner_weights = tuple(weights[choice.name] for choice in inner)
-    return Points(space, inner, inner_weights, tuple(m.name for m in space.measures), points, relations)
+    return Points(space, inner, inner_weights, tuple(m.name for m in space.measures), tuple(points), relations)
+
+
+def _points(
+    specification: Specification,
+    legal: Sequence[Mapping[str, Value]],
+    keys: Sequence[tuple[Value, ...]],
+    relations: Mapping[tuple[Value, ...], Relation],
+    active: Active = None,
+) -> list[Point]:
+    """The legal points that the active limits leave open, with their forms."""
+    kept, memory, time = _forms(specification, legal, [relations[key].boxes for key in keys], active)
+    weights, names = _weights(specification.space), {choice.name for choice in inner_choices(specification)}
+    outer = [choice for choice in specification.space.choices if choice.name not in names]
+    ranks = (sum(weights[c.name] * c.values.index(legal[index][c.name]) for c in outer) for index in kept)
+    return list(map(Point, (legal[i] for i in kept), (keys[i] for i in kept), ranks, memory, time))
+
+
+def promising_points(specification: Specification, wanted: Wanted = lambda _: True) -> Points:
+    """The points that the fastest plan can be at: all whose least time is at most that of some plan that holds.
+
+    Points are taken up in order of their least time, memory being read only until a plan that holds is faster than all
+    that are left. `wanted` restricts the points that count.
+    """
+    space, inner = specification.space, inner_choices(specification)
+    legal, keys, relations = _legal_points(specification, None)
+    some = [index for index, values in enumerate(legal) if wanted(values)]
+    legal, keys = [legal[index] for index in some], [keys[index] for index in some]
+    found: list[Point] = []
+    if legal:
+        _, time = _readers(specification)
+        bounds = numpy.array([relations[key].boxes for key in keys], dtype=numpy.int64).reshape(len(legal), -1, 2)
+        least = least_time(time, time.sums(legal), bounds[:, :, 0], bounds[:, :, 1])
+        order, ceiling, start, size = numpy.argsort(least, kind="stable"), LARGEST, 0, FIRST_CHUNK
+        while start < len(order) and least[order[start]] <= ceiling:
+            chunk = order[start : start + size].tolist()
+            part = _points(specification, [legal[index] for index in chunk], [keys[index] for index in chunk], relations)
+            ceiling = min([ceiling, *(_fast_row(specification, point, relations) for point in part)])
+            found += part
+            start, size = start + size, 2 * size
+    weights = _weights(space)
+    return Points(
+        space, inner, tuple(weights[c.name] for c in inner), tuple(m.name for m in space.measures), tuple(found), relations
+    )
+
+
+def _fast_row(specification: Specification, point: Point, relations: Mapping[tuple[Value, ...], Relation]) -> int:
+    """The least time of a few rows of the point, ends included, at which every device holds; LARGEST if none does."""
+    relation, capacities = relations[point.key], _capacities(specification, None)
+    rows, inner = relation.rows, len(inner_choices(specification))
+    step = max(1, len(rows) // ROWS_TRIED)
+    fastest = LARGEST
+    for row in {*rows[::step], rows[-1]}:
+        box = tuple((value, value) for value in row[inner:])
+        held = (form.least(box) <= capacities[d] for d, forms in point.memory.items() if d in capacities for form in forms)
+        if all(held):
+            fastest = min(fastest, max((form.least(box) for form in point.time), default=0))
+    return fastest
 
 
 def some_row_holds(specification: Specification, active: Active) -> bool:
@@ -172,22 +230,37 @@ def _legal(outer: Sequence[Choice], rules: Sequence[Rule]) -> Iterator[dict[str,
 def _relations(
     space: Space, inner: Sequence[Choice], reading: tuple[str, ...], rules: Sequence[Rule]
 ) -> dict[tuple[Value, ...], Relation]:
-    """The rows of inner values and measures, by the values of the outer choices that measures read."""
-    rows: dict[tuple[Value, ...], list[tuple[int, ...]]] = {}
+    """The rows of inner values and measures, by the values of the outer choices that measures read.
+
+    Layouts with the same pipeline have the same stages, and so the same rows.
+    """
+    found: dict[tuple[Value, ...], Relation] = {}
+    alike: dict[tuple[Hashable, ...], Relation | None] = {}
     by_name = space.by_name
     for key in product(*(by_name[name].values for name in reading)):
-        for positions in product(*(range(len(choice.values)) for choice in inner)):
-            values = dict(zip(reading, key, strict=True))
-            values |= {choice.name: choice.values[index] for choice, index in zip(inner, positions, strict=True)}
-            if all(rule.satisfied(values) for rule in rules):
-                measured = (measure.body({n: values[n] for n in measure.scope}) for measure in space.measures)
-                rows.setdefault(key, []).append((*positions, *measured))
-    return {
-        key: Relation(
-            tuple(found), tuple((min(column), max(column)) for column in list(zip(*found, strict=True))[len(inner) :])
-        )
-        for key, found in rows.items()
-    }
+        kind = tuple((value.pipeline, value.virtual_stages) if isinstance(value, Layout) else value for value in key)
+        if kind not in alike:
+            alike[kind] = _relation(space, inner, dict(zip(reading, key, strict=True)), rules)
+        relation = alike[kind]
+        if relation is not None:
+            found[key] = relation
+    return found
+
+
+def _relation(
+    space: Space, inner: Sequence[Choice], outer: Mapping[str, Value], rules: Sequence[Rule]
+) -> Relation | None:
+    """The rows at one combination of the outer choices that measures read; None where the rules leave none."""
+    rows: list[tuple[int, ...]] = []
+    for positions in product(*(range(len(choice.values)) for choice in inner)):
+        values = {**outer, **{choice.name: choice.values[i] for choice, i in zip(inner, positions, strict=True)}}
+        if all(rule.satisfied(values) for rule in rules):
+            measured = (measure.body({name: values[name] for name in measure.scope}) for measure in space.measures)
+            rows.append((*positions, *measured))
+    if not rows:
+        return None
+    columns = list(zip(*rows, strict=True))[len(inner) :]
+    return Relation(tuple(rows), tuple((min(column), max(column)) for column in columns))
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate
 
 from planner.architecture.activations import LayerActivations, ModelActivations
 from planner.architecture.adapters import is_adapted
@@ -208,6 +209,17 @@ class Share:
     def activations(self) -> ModelActivations:
         """The model's activations as a tensor-parallel rank has them."""
         return self.job.activations_under(self.layout.tensor, self.layout.whole_stream)
+
+    @cached_property
+    def kept_layers(self) -> tuple[LayerActivations, ...]:
+        """What each layer of the stage keeps and holds, in order."""
+        return tuple(self.of(kind) for kind in self.kinds)
+
+    @cached_property
+    def counts_before(self) -> Mapping[int, tuple[int, ...]]:
+        """For each kind, by identity, how many of the first 0, 1, 2 … layers of the stage are of it."""
+        kinds = {id(kind) for kind in self.kinds}
+        return {key: tuple(accumulate((id(kind) == key for kind in self.kinds), initial=0)) for key in kinds}
 
     def of(self, kind: LayerKind) -> LayerActivations:
         """What one layer of a kind keeps and holds on a tensor-parallel rank."""

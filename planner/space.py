@@ -12,7 +12,7 @@ from planner.errors import InputError
 from planner.job import Job
 from planner.layouts import WHOLE, layouts, stage_layers, stages
 from planner.plan import Value, layout_of, whole
-from planner.share import measure_name, share, share_of
+from planner.share import Share, measure_name, share, share_of
 from planner.techniques import ChoiceEntry
 from planner.terms import Measure, Values
 
@@ -102,18 +102,24 @@ def _stage_measures(job: Job, stage: str) -> Iterable[Measure]:
     layout = () if stage == WHOLE else ("layout",)
     most = max(len(share(job, found, stage).kinds) for found in layouts(job))
 
-    def kinds(values: Values) -> tuple[LayerKind, ...]:
-        return job.layer_kinds if stage == WHOLE else share_of(job, values, stage).kinds
+    def part(values: Values) -> Share:
+        return share(job, layouts(job)[0], stage) if stage == WHOLE else share_of(job, values, stage)
 
     def recomputed(kind: LayerKind) -> Callable[[Values], int]:
-        return lambda values: sum(found is kind for found in kinds(values)[: checkpointed_layers(values)])
+        key = id(kind)
+
+        def count(values: Values) -> int:
+            before = part(values).counts_before.get(key)
+            return before[min(checkpointed_layers(values), len(before) - 1)] if before else 0
+
+        return count
 
     def checkpoints(values: Values) -> int:
         count = whole(values, "checkpoint_count")
         if stage == WHOLE:
             return count
         interval = max(1, whole(values, "checkpoint_interval"))
-        return min(count, -(-len(kinds(values)) // interval))
+        return min(count, -(-len(part(values).kinds) // interval))
 
     counts = {id(kind): count for kind, count in job.kind_counts}
     for name, kind in job.recomputed_kinds.items():
