@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import product
 
+from planner.errors import InputError
 from planner.job import Job
 from planner.plan import Layout
 
 DEGREES = ("tensor", "pipeline", "sequence", "expert")
+# Names under which a job or `--set` fixes a degree.
+DEGREE_NAMES = tuple(f"{degree}_parallel" for degree in DEGREES)
 WHOLE = "whole"
 # Of the stages between the ends the second one holds the most: it has the most micro-batches under way.
 STAGES = ("first", "inner", "last")
@@ -27,7 +30,16 @@ def layouts(job: Job) -> tuple[Layout, ...]:
     if pinned is not None:
         return tuple(value for value in pinned if isinstance(value, Layout))
     found = (_layout(job, *degrees) for degrees in product(*(_degrees(job, name) for name in DEGREES)))
-    return tuple(layout for layout in found if layout is not None) or (Layout(data=job.cluster.gpus),)
+    legal = tuple(layout for layout in found if layout is not None)
+    if legal:
+        return legal
+    named = {name: job.choices[name] for name in DEGREE_NAMES if name in job.choices}
+    text = ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in named.items())
+    raise InputError(
+        f"{text}: no such layout of {job.cluster.gpus} GPUs",
+        path=f"choices.{next(iter(named), 'layout')}",
+        expected="degrees whose product divides the number of GPUs, with experts inside the data-parallel ranks",
+    )
 
 
 def _degrees(job: Job, name: str) -> tuple[int, ...]:
