@@ -21,6 +21,8 @@ from planner.quantities import ceil_divide
 
 Objective = Literal["time", "memory", "rank", "overflow"]
 Lines = tuple[tuple[int, int], list[tuple[int, int]]]
+Step = Sequence[tuple[Form, int]]
+Stairs = Sequence[tuple[int, int]]
 FEW_POINTS = 500  # below this the solver proves the optimum in less time than its presolve takes (measured)
 # Memory is minimised in whole grains of this many bytes: the solver multiplies coefficients with domains in 64 bits,
 # and with bytes on both sides it has denied plans that exist. Limits are exact bytes: no variable there is that wide.
@@ -291,6 +293,64 @@ def feasible(points: Points, question: Question) -> bool:
         return False
     model = _Model(points, replace(question, objective="rank"))
     return bool(model.reachable) or model.solve().status != "infeasible"
+
+
+class _Below(_Model):
+    """The model of one question with one demand more: to lie below stairs of two coordinates."""
+
+    def __init__(self, points: Points, question: Question, pairs: Sequence[Sequence[Step]]) -> None:
+        self.pairs = pairs
+        super().__init__(points, question)
+        self.reachable = False  # what the bounds alone allow lies above the stairs
+
+    def _objective(self) -> None:
+        """Nothing is minimised: the chosen point is below at least one of the steps it may be below."""
+        steps_of = {id(point): steps for point, steps in zip(self.points.points, self.pairs, strict=True)}
+        for literal, point in self.literals:
+            chosen = []
+            for number, step in enumerate(steps_of[id(point)]):
+                chosen.append(self.model.new_bool_var(f"step {number}"))
+                for form, bound in step:
+                    self.model.add(self._expression(form) <= bound).only_enforce_if(chosen[-1])
+            self.model.add_bool_or([literal.negated(), *chosen])
+
+    def solve(self) -> Answer:
+        """One run without presolve, which takes longer than the proof; that no plan is there was found before."""
+        return self._run(presolve=False)
+
+
+def below(points: Points, question: Question, coordinates: tuple[str, str], stairs: Stairs) -> Answer:
+    """A plan that satisfies the question's bounds and lies below the stairs; `infeasible` proves that there is none.
+
+    `stairs` are places on the two coordinates (a device's bytes, or `time` in microseconds) by the first, rising, the
+    second falling. A plan lies below where no step is at least as good in both.
+    """
+    firsts = [first - 1 for first, _ in stairs]
+    regions = [*zip(firsts, [None, *(second - 1 for _, second in stairs)], strict=False), (None, stairs[-1][1] - 1)]
+    kept, pairs = [], []
+    for point in points.points:
+        steps = [step for region in regions if (step := _step(points, point, coordinates, region)) is not None]
+        if steps:
+            kept.append(point)
+            pairs.append(steps)
+    if not kept:
+        return Answer("infeasible", None, None, None, 0.0)
+    return _Below(replace(points, points=tuple(kept)), question, pairs).solve()
+
+
+def _step(
+    points: Points, point: Point, coordinates: tuple[str, str], region: tuple[int | None, int | None]
+) -> Step | None:
+    """The bounded forms of a point below one step of the stairs; None where no row of it can be there."""
+    boxes = points.relations[point.key].boxes
+    found = []
+    for name, bound in zip(coordinates, region, strict=True):
+        if bound is not None:
+            forms = point.time if name == "time" else point.memory.get(name, ())
+            found += [(form, bound) for form in forms]
+            if bound < 0:
+                return None  # every coordinate is at least zero
+    return found if all(form.least(boxes) <= bound for form, bound in found) else None
 
 
 def ask(points: Points, question: Question) -> Answer:

@@ -16,7 +16,7 @@ from planner.errors import InternalError, NoPlan, Stopped
 from planner.evaluate import Evaluation, evaluate
 from planner.job import Job
 from planner.plan import Plan
-from planner.points import Points, enumerate_points, some_row_holds
+from planner.points import Points, Wanted, enumerate_points, promising_points, some_row_holds
 from planner.quantities import ceil_divide
 from planner.specification import Specification, specify
 from planner.terms import Limit
@@ -45,17 +45,41 @@ class Solution:
 def solve(job: Job) -> Solution:
     """The best plan. Raises NoPlan with a proof, Stopped where time ran out first, InternalError on a bug of ours."""
     specification = specify(job)
-    points = enumerate_points(specification)
+    points = _candidates(specification)
     search = _Search(specification, points, monotonic() + job.time_limit)
     answer = search.best(points)
     if answer.status == "infeasible":
         raise no_plan(specification, search)
+    return Solution(_evaluated(job, answer), search.proof(answer), search.runner_up(answer))
+
+
+def best_plan(job: Job) -> Evaluation | None:
+    """The best plan alone, None with a proof that nothing fits; neither runner-up nor conflict is looked for."""
+    specification = specify(job)
+    points = _candidates(specification)
+    answer = _Search(specification, points, monotonic() + job.time_limit).best(points)
+    return None if answer.status == "infeasible" else _evaluated(job, answer)
+
+
+def _candidates(specification: Specification, wanted: Wanted = lambda _: True) -> Points:
+    """The points among which the best plan is: for the fastest only those that can be as fast as some plan that holds.
+
+    Where nothing holds these are all points, and the proof that no plan exists is about the whole space.
+    """
+    if specification.job.objective == "step_time":
+        return promising_points(specification, wanted)
+    points = enumerate_points(specification)
+    return replace(points, points=tuple(point for point in points.points if wanted(point.values)))
+
+
+def _evaluated(job: Job, answer: Answer) -> Evaluation:
+    """The answer's plan with its figures, which are the solver's. Raises Stopped where there is no plan."""
     if answer.plan is None:
         raise Stopped(f"the time limit of {job.time_limit:g} s")
     best = evaluate(job, answer.plan)
     if answer.status == "optimal":
         _agree(best, answer)
-    return Solution(best, search.proof(answer), search.runner_up(answer))
+    return best
 
 
 def objective_value(evaluation: Evaluation) -> int:
@@ -127,8 +151,11 @@ class _Search:
         inner = {choice.name for choice in self.points.inner}
         telling = [name for name, entry in job.techniques.choices.items() if not entry.fine and name not in inner]
         taken = {name: answer.plan[name] for name in telling}
-        others = tuple(p for p in self.points.points if any(p.values[name] != taken[name] for name in telling))
-        other = self.best(replace(self.points, points=others))
+
+        def differs(values: Mapping[str, Value]) -> bool:
+            return any(values[name] != taken[name] for name in telling)
+
+        other = self.best(_candidates(self.specification, differs))
         return evaluate(job, other.plan) if other.plan is not None else None
 
 
