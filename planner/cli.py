@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner import cli_run, cli_see
+from planner.cli_parts import CATALOG, FORMAT, JOB, SET, answer, evaluated, job_of, json_text, no_plan, write
 from planner.errors import InputError, NoPlan, PlannerError
-
-if TYPE_CHECKING:
-    from planner.evaluate import Evaluation
-    from planner.job import Job
-    from planner.plan import Value
-
-JOB = click.argument("job_path", metavar="JOB", type=click.Path(path_type=Path))
-FORMAT = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer"
-)
-SET = click.option("--set", "pins", multiple=True, metavar="CHOICE=VALUE", help="fix a choice; may be repeated")
-CATALOG = click.option(
-    "--catalog", "catalogs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-    help="a technique file, or a folder of them, beside the shipped catalog; may be repeated",
-)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="planner", prog_name="planner")
 def cli() -> None:
     """Will this model train on these GPUs, with which configuration, and how fast? A proven answer, without a GPU."""
+
+
+for command in (*cli_see.COMMANDS, *cli_run.COMMANDS):
+    cli.add_command(command)
 
 
 @cli.command()
@@ -55,20 +44,20 @@ def solve(
     from planner.report import configuration_text, solution_text
     from planner.search import solve as search
 
-    job = _job(job_path, pins, catalogs)
+    job = job_of(job_path, pins, catalogs)
     if time_limit is not None:
         job = replace(job, time_limit=time_limit)
     try:
         solution = search(job)
     except NoPlan as failure:
-        _no_plan(failure, form)
+        no_plan(failure, form)
         raise
-    _answer(form, lambda: solution_answer(solution), lambda colour: solution_text(solution, colour))
+    answer(form, lambda: solution_answer(solution), lambda colour: solution_text(solution, colour))
     if out is not None:
-        files = {"plan.json": _json(solution_answer(solution)), "plan.txt": solution_text(solution)}
+        files = {"plan.json": json_text(solution_answer(solution)), "plan.txt": solution_text(solution)}
         if job.runtime.runtime == "deepspeed":
             files["deepspeed.json"] = configuration_text(solution.best) + "\n"
-        _write(out, force, files)
+        write(out, force, files)
 
 
 @cli.command()
@@ -96,8 +85,8 @@ def ledger(
     from planner.answer import evaluation_answer
     from planner.report import evaluation_text
 
-    found = _evaluated(_job(job_path, (), catalogs), pins)
-    _answer(form, lambda: evaluation_answer(found), lambda colour: evaluation_text(found, colour))
+    found = evaluated(job_of(job_path, (), catalogs), pins)
+    answer(form, lambda: evaluation_answer(found), lambda colour: evaluation_text(found, colour))
 
 
 @cli.command()
@@ -113,22 +102,45 @@ def trace(model: str, form: str, out: Path | None, force: bool) -> None:
     from planner.trace import overlay_text, trace_answer, trace_model, trace_text
 
     found = trace_model(model)
-    _answer(form, lambda: trace_answer(found), lambda _: trace_text(found))
+    answer(form, lambda: trace_answer(found), lambda _: trace_text(found))
     if out is not None:
-        _write(out, force, {"overlay.yaml": overlay_text(found)})
+        write(out, force, {"overlay.yaml": overlay_text(found)})
 
 
 @cli.command()
 @click.argument("runs_path", metavar="RUNS.csv", type=click.Path(path_type=Path))
-@FORMAT
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", help="form of the answer"
+)
 @click.option("--rows", is_flag=True, help="list every row, also those skipped")
 def accuracy(runs_path: Path, form: str, rows: bool) -> None:
     """Predictions against a log of measured runs: peak memory, step time and verdicts, by source."""
     from planner.accuracy import accuracy as score
-    from planner.accuracy import accuracy_answer, accuracy_text
+    from planner.accuracy import accuracy_answer, accuracy_page, accuracy_text
 
     found = score(runs_path)
-    _answer(form, lambda: accuracy_answer(found), lambda _: accuracy_text(found, rows))
+    if form == "markdown":
+        click.echo(accuracy_page(found), nl=False)
+        return
+    answer(form, lambda: accuracy_answer(found), lambda _: accuracy_text(found, rows))
+
+
+@cli.command()
+@click.argument("path", metavar="DS_CONFIG.json", type=click.Path(path_type=Path))
+@click.option("--job", "job_path", metavar="JOB", type=click.Path(path_type=Path), help="the job that the file is for")
+@click.option("--gpus", type=click.IntRange(min=1), metavar="COUNT", help="ranks; the job's, or 8")
+@FORMAT
+@CATALOG
+def check(path: Path, job_path: Path | None, gpus: int | None, form: str, catalogs: tuple[Path, ...]) -> None:
+    """What DeepSpeed makes of an existing file: errors, silent traps, its books under a job, a better file.
+
+    Exits with 0 where the file could be read, also if errors are found; 2 where it could not.
+    """
+    from planner.check.answer import check_answer, check_text
+    from planner.check.checking import check as checked
+
+    found = checked(path, job_of(job_path, (), catalogs) if job_path else None, gpus)
+    answer(form, lambda: check_answer(found), lambda colour: check_text(found, colour))
 
 
 @cli.command()
@@ -137,7 +149,7 @@ def schema(what: str) -> None:
     """JSON Schema of job files, for editors and validators."""
     from planner.job_file import job_schema
 
-    click.echo(_json(job_schema()), nl=False)
+    click.echo(json_text(job_schema()), nl=False)
 
 
 @cli.group()
@@ -154,7 +166,7 @@ def catalog_list(kind: str | None, form: str) -> None:
 
     found = names(kind)
     lines = [f"{name}\n" + "".join(f"  {item}\n" for item in items) for name, items in found.items()]
-    _answer(form, lambda: {name: list(items) for name, items in found.items()}, lambda _: "\n".join(lines))
+    answer(form, lambda: {name: list(items) for name, items in found.items()}, lambda _: "\n".join(lines))
 
 
 @catalog.command("show")
@@ -165,7 +177,7 @@ def catalog_show(kind: str, name: str, form: str) -> None:
     """One entry of the catalog with its sources."""
     from planner.shipped import entry, entry_text
 
-    _answer(form, lambda: entry(kind, name), lambda _: entry_text(kind, name))
+    answer(form, lambda: entry(kind, name), lambda _: entry_text(kind, name))
 
 
 def _envelope(parameters: str | None, layers: str | None, gpu: str | None, gpus: int, form: str) -> None:
@@ -181,65 +193,7 @@ def _envelope(parameters: str | None, layers: str | None, gpu: str | None, gpus:
     except ValueError as error:
         raise InputError(str(error), path="--parameters, --layers") from None
     found = envelope(size, depth, find(gpu) if gpu else None, gpus)
-    _answer(form, lambda: envelope_answer(found), lambda _: envelope_text(found))
-
-
-def _job(path: Path, pins: tuple[str, ...], catalogs: tuple[Path, ...]) -> Job:
-    """The job of a file with choices pinned on the command line."""
-    from planner.resolve import read_job
-
-    job = read_job(path, catalogs)
-    return job.with_choices({name: (value,) for name, value in _pinned(job, pins).items()}) if pins else job
-
-
-def _pinned(job: Job, pins: tuple[str, ...]) -> dict[str, Value]:
-    """`CHOICE=VALUE` pairs, read as values of the job's choices."""
-    from planner.resolve import read_pins
-
-    return read_pins(job, pins)
-
-
-def _evaluated(job: Job, pins: tuple[str, ...]) -> Evaluation:
-    """The plan with the pinned values; the rest from the best plan that has them, or else the plainest values."""
-    from planner.answer import set_values
-    from planner.evaluate import evaluate
-    from planner.resolve import plain_plan
-    from planner.search import solve as search
-
-    values = _pinned(job, pins)
-    try:
-        return search(job.with_choices({name: (value,) for name, value in values.items()})).best
-    except PlannerError:
-        return evaluate(job, set_values(plain_plan(job), values))
-
-
-def _no_plan(failure: NoPlan, form: str) -> None:
-    """The proof that no plan exists, as an answer."""
-    from planner.answer import conflict_answer
-    from planner.report import no_plan_text
-
-    conflict, miss = failure.conflict, failure.nearest_miss
-    _answer(form, lambda: conflict_answer(conflict, miss), lambda colour: no_plan_text(conflict, miss, colour))
-
-
-def _answer(form: str, data: Callable[[], Any], text: Callable[[bool], str]) -> None:
-    """Prints an answer in the form that was asked for; colours on a terminal only."""
-    click.echo(_json(data()) if form == "json" else text(sys.stdout.isatty()), nl=False)
-
-
-def _json(data: Any) -> str:
-    """Stable JSON text."""
-    import json
-
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-
-
-def _write(folder: Path, force: bool, files: dict[str, str]) -> None:
-    """Writes the answer's files and names them on standard error."""
-    from planner.output import write_files
-
-    for path in write_files(folder, files, force):
-        click.echo(f"wrote {path}", err=True)
+    answer(form, lambda: envelope_answer(found), lambda _: envelope_text(found))
 
 
 def main(arguments: list[str] | None = None) -> None:

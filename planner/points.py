@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy
 
@@ -103,43 +104,79 @@ def _points(
 def promising_points(specification: Specification, wanted: Wanted = lambda _: True) -> Points:
     """The points that the fastest plan can be at: all whose least time is at most that of some plan that holds.
 
-    Points are taken up in order of their least time, memory being read only until a plan that holds is faster than all
-    that are left. `wanted` restricts the points that count.
+    Points that cannot hold even without what grows with the micro-batch are left out first. The others are taken up in
+    order of their least compute time, the rest of their terms being read only until a plan that holds is faster than
+    all that are left. `wanted` restricts the points that count.
     """
-    space, inner = specification.space, inner_choices(specification)
+    space = specification.space
     legal, keys, relations = _legal_points(specification, None)
+    candidates = _Candidates(specification, relations)
     some = [index for index, values in enumerate(legal) if wanted(values)]
-    legal, keys = [legal[index] for index in some], [keys[index] for index in some]
-    found: list[Point] = []
-    if legal:
-        _, time = _readers(specification)
-        bounds = numpy.array([relations[key].boxes for key in keys], dtype=numpy.int64).reshape(len(legal), -1, 2)
-        least = least_time(time, time.sums(legal), bounds[:, :, 0], bounds[:, :, 1])
-        order, ceiling, start, size = numpy.argsort(least, kind="stable"), LARGEST, 0, FIRST_CHUNK
+    legal, keys = candidates.holding([legal[index] for index in some], [keys[index] for index in some])
+    found = candidates.nearest(legal, keys) if legal else []
+    weights = _weights(space)
+    inner = inner_choices(specification)
+    inner_weights = tuple(weights[choice.name] for choice in inner)
+    return Points(space, inner, inner_weights, tuple(m.name for m in space.measures), tuple(found), relations)
+
+
+class _Candidates:
+    """Reads terms of legal points only as far as they can still matter."""
+
+    def __init__(self, specification: Specification, relations: Mapping[tuple[Value, ...], Relation]) -> None:
+        self.specification, self.relations = specification, relations
+        self.capacities = _capacities(specification, None)
+        measures = [measure.name for measure in specification.space.measures]
+        standing = [term for term in specification.memory if "micro_batch" not in term.scope]
+        self.standing = Reader(standing, measures)
+        self.compute = Reader([term for term in specification.time if term.name == "compute"], measures)
+
+    def _boxes(self, keys: Sequence[tuple[Value, ...]]) -> tuple[Any, Any]:
+        """Arrays (points, measures) of the bounds of the measures."""
+        bounds = numpy.array([self.relations[key].boxes for key in keys], dtype=numpy.int64).reshape(len(keys), -1, 2)
+        return bounds[:, :, 0], bounds[:, :, 1]
+
+    def holding(self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]]) -> tuple[Any, Any]:
+        """The points whose memory can hold without what grows with the micro-batch, and their keys."""
+        if not legal or not self.standing.places:
+            return legal, keys
+        kept = numpy.flatnonzero(may_hold(self.standing, self.standing.sums(legal), *self._boxes(keys), self.capacities))
+        return [legal[index] for index in kept], [keys[index] for index in kept]
+
+    def nearest(self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]]) -> list[Point]:
+        """Points in order of their least compute time, until one that holds is faster than all that are left."""
+        least = least_time(self.compute, self.compute.sums(legal), *self._boxes(keys))
+        order = numpy.argsort(least, kind="stable")
+        found: list[Point] = []
+        ceiling, start, size = LARGEST, 0, FIRST_CHUNK
         while start < len(order) and least[order[start]] <= ceiling:
-            chunk = order[start : start + size].tolist()
-            part = _points(specification, [legal[index] for index in chunk], [keys[index] for index in chunk], relations)
-            ceiling = min([ceiling, *(_fast_row(specification, point, relations) for point in part)])
+            chunk = [index for index in order[start : start + size].tolist() if least[index] <= ceiling]
+            part = self._part([legal[index] for index in chunk], [keys[index] for index in chunk], ceiling)
+            ceiling = min([ceiling, *(self._fast_row(point) for point in part)])
             found += part
             start, size = start + size, 2 * size
-    weights = _weights(space)
-    return Points(
-        space, inner, tuple(weights[c.name] for c in inner), tuple(m.name for m in space.measures), tuple(found), relations
-    )
+        return found
 
+    def _part(
+        self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]], ceiling: int
+    ) -> list[Point]:
+        """The points of a chunk that can be as fast as the ceiling and can hold."""
+        _, time = _readers(self.specification)
+        fast = numpy.flatnonzero(least_time(time, time.sums(legal), *self._boxes(keys)) <= ceiling).tolist()
+        if not fast:
+            return []
+        return _points(self.specification, [legal[i] for i in fast], [keys[i] for i in fast], self.relations)
 
-def _fast_row(specification: Specification, point: Point, relations: Mapping[tuple[Value, ...], Relation]) -> int:
-    """The least time of a few rows of the point, ends included, at which every device holds; LARGEST if none does."""
-    relation, capacities = relations[point.key], _capacities(specification, None)
-    rows, inner = relation.rows, len(inner_choices(specification))
-    step = max(1, len(rows) // ROWS_TRIED)
-    fastest = LARGEST
-    for row in {*rows[::step], rows[-1]}:
-        box = tuple((value, value) for value in row[inner:])
-        held = (form.least(box) <= capacities[d] for d, forms in point.memory.items() if d in capacities for form in forms)
-        if all(held):
-            fastest = min(fastest, max((form.least(box) for form in point.time), default=0))
-    return fastest
+    def _fast_row(self, point: Point) -> int:
+        """The least time of a few rows of the point, ends included, at which every device holds; else LARGEST."""
+        rows, inner = self.relations[point.key].rows, len(inner_choices(self.specification))
+        bounded = [(form, self.capacities[d]) for d, forms in point.memory.items() if d in self.capacities for form in forms]
+        fastest = LARGEST
+        for row in {*rows[:: max(1, len(rows) // ROWS_TRIED)], rows[-1]}:
+            box = tuple((value, value) for value in row[inner:])
+            if all(form.least(box) <= bound for form, bound in bounded):
+                fastest = min(fastest, max((form.least(box) for form in point.time), default=0))
+        return fastest
 
 
 def some_row_holds(specification: Specification, active: Active) -> bool:

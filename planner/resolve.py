@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from planner.errors import InputError
 from planner.hardware import Gpu, Node, Nvme
 from planner.job import Job, Training
 from planner.job_file import ClusterSettings, JobFile, ModelSize, TrainingSettings, read_job_file
+from planner.layouts import DEGREE_NAMES
 from planner.plan import Plan, Value
 from planner.reading import Document, nearest, read_document
 from planner.space import job_space
@@ -161,6 +163,10 @@ def _plain_node(gpu: Gpu, settings: ClusterSettings) -> Node:
     if settings.host_memory is None:
         like = f", as {known.key} has per GPU" if known else ", 64 GiB for each GPU"
         notes.append(f"host memory of a node is assumed to be {format_bytes(host)}{like}; state cluster.host_memory")
+    network = usual_network(gpu.key, count) or known
+    if network and network.nics and settings.nodes > 1 and settings.interconnect is None:
+        rate = f"{network.nics} x {network.nic_bandwidth * 8 / 1e9:.0f} Gbit/s"
+        notes.append(f"the network of a node is assumed to be {rate}, as {network.key} has; state cluster.interconnect")
     return Node(
         key=f"{count}x-{gpu.key}",
         gpu=gpu.key,
@@ -170,11 +176,18 @@ def _plain_node(gpu: Gpu, settings: ClusterSettings) -> Node:
         host_memory_bandwidth=bandwidth,
         host_link=gpu.host_link,
         scale_up_link=gpu.scale_up_link if switched else None,
-        nics=known.nics if known else 0,
-        nic_link=known.nic_link if known else None,
-        nic_bandwidth=known.nic_bandwidth if known else 0.0,
+        nics=network.nics if network else 0,
+        nic_link=network.nic_link if network else None,
+        nic_bandwidth=network.nic_bandwidth if network else 0.0,
         assumptions=tuple(notes),
     )
+
+
+def usual_network(gpu: str, count: int) -> Node | None:
+    """A catalog node with `count` of a GPU whose network most such nodes have by its bandwidth; None without any."""
+    nodes = [node for node in hardware_catalog.nodes().values() if node.gpu == gpu and node.gpus == count and node.nics]
+    votes = Counter(node.nics * node.nic_bandwidth for node in nodes)
+    return max(nodes, key=lambda node: votes[node.nics * node.nic_bandwidth], default=None)
 
 
 def _overridden(node: Node, settings: ClusterSettings) -> tuple[Node, list[str]]:
@@ -216,6 +229,8 @@ def _training(settings: TrainingSettings, document: Document, runtime: RuntimeEn
         attention=settings.attention,
         loss=settings.loss,
         kernels=settings.kernels or runtime.kernels,
+        tensor_overlap=settings.tensor_overlap,
+        deterministic=settings.deterministic,
         gradient_clipping=settings.gradient_clipping,
     )
 
@@ -239,18 +254,34 @@ def _training_notes(settings: TrainingSettings, architecture: Architecture) -> l
 def _choices(job_file: JobFile, document: Document, techniques: Techniques) -> dict[str, tuple[Value, ...]]:
     """The user's pins and lists, checked against the technique catalog."""
     named = job_file.choices
+    known = (*techniques.choices, *DEGREE_NAMES)
     for name in named:
-        if name not in techniques.choices:
+        if name not in known:
             raise document.error(
-                ("choices", name), f"unknown choice '{name}'", "one of " + ", ".join(techniques.choices),
-                nearest(name, techniques.choices), key=True,
+                ("choices", name), f"unknown choice '{name}'", "one of " + ", ".join(known), nearest(name, known),
+                key=True,
             )  # fmt: skip
         check_values(document, name, named[name], techniques)
+    _check_degrees(document, named, read_runtime(job_file.training.runtime))
     return {name: tuple(value for value in values if isinstance(value, (int, str))) for name, values in named.items()}
+
+
+def _check_degrees(document: Document, named: Iterable[str], runtime: RuntimeEntry) -> None:
+    """InputError for a kind of parallelism that the runtime does not have."""
+    known = [f"{degree}_parallel" for degree in (*runtime.degrees, *runtime.degrees_on_request)]
+    for name in named:
+        if name in DEGREE_NAMES and name not in known:
+            expected = "one of " + ", ".join(known) if known else "no degree beside data parallelism"
+            raise document.error(("choices", name), f"{runtime.runtime} has no {name}", expected, key=True)
 
 
 def check_values(document: Document, name: str, values: Iterable[object], techniques: Techniques) -> None:
     """InputError for a value that the choice cannot take."""
+    if name in DEGREE_NAMES:
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise document.error(("choices", name), f"'{value}' is no value of {name}", "a whole number, 1 or more")
+        return
     entry = techniques.choices[name]
     for value in values:
         known: list[object] = list(entry.values)
@@ -266,7 +297,7 @@ def check_values(document: Document, name: str, values: Iterable[object], techni
         if entry.domain == "accumulation_dtypes" and value not in ("fp32", "fp16", "bf16"):
             raise document.error(("choices", name), f"unknown value '{value}' of {name}", "one of fp32, fp16, bf16")
         if entry.domain == "layouts":
-            raise document.error(("choices", name), "the layout follows from the cluster in this version", "no value")
+            raise document.error(("choices", name), "the layout is fixed by its degrees", "one of " + ", ".join(DEGREE_NAMES))
 
 
 def read_pins(job: Job, pins: Iterable[str]) -> dict[str, Value]:
@@ -276,13 +307,15 @@ def read_pins(job: Job, pins: Iterable[str]) -> dict[str, Value]:
         name, equals, text = pin.partition("=")
         if not equals:
             raise InputError(f"'{pin}' is no CHOICE=VALUE", path="--set", expected="such as zero_stage=2")
-        if name not in job.techniques.choices:
+        known = (*job.techniques.choices, *DEGREE_NAMES)
+        if name not in known:
             raise InputError(
-                f"unknown choice '{name}'", path="--set", expected="one of " + ", ".join(job.techniques.choices),
-                hint=nearest(name, job.techniques.choices),
-            )  # fmt: skip
+                f"unknown choice '{name}'", path="--set", expected="one of " + ", ".join(known), hint=nearest(name, known)
+            )
         value: Value = int(text) if text.isdecimal() and len(text) < 16 else text
-        check_values(Document(file="", data={}, marks={}, key_marks={}), name, (value,), job.techniques)
+        document = Document(file="", data={}, marks={}, key_marks={})
+        check_values(document, name, (value,), job.techniques)
+        _check_degrees(document, (name,), job.runtime)
         found[name] = value
     return found
 

@@ -15,7 +15,7 @@ from planner.compile import feasible as search_feasible
 from planner.errors import InternalError, NoPlan, Stopped
 from planner.evaluate import Evaluation, evaluate
 from planner.job import Job
-from planner.plan import Plan
+from planner.plan import Plan, Value
 from planner.points import Points, Wanted, enumerate_points, promising_points, some_row_holds
 from planner.quantities import ceil_divide
 from planner.specification import Specification, specify

@@ -6,13 +6,27 @@ Source of names and defaults: deepspeed 0.19.8 runtime/config.py, runtime/zero/{
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
+from planner.evaluate import Evaluation
 from planner.job import Job
 from planner.plan import Plan, layout_of, whole
 
 Configuration = dict[str, Any]
+TARGET = "deepspeed"
+RUNTIMES = ("deepspeed",)
+EXPRESSES = (
+    "zero_stage", "micro_batch", "gradient_accumulation_dtype", "optimizer_offload", "parameter_offload",
+)  # fmt: skip
+NAME = "deepspeed.json"
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lion": "Lion", "muon": "Muon"}
+
+
+def files(evaluation: Evaluation) -> Mapping[str, str]:
+    """deepspeed.json."""
+    return {NAME: json.dumps(configuration(evaluation.job, evaluation.plan), indent=2) + "\n"}
 
 
 def configuration(job: Job, plan: Plan) -> Configuration:
@@ -89,7 +103,7 @@ def _stage_3(job: Job) -> Configuration:
         "stage3_prefetch_bucket_size": job.prefetch_bucket_size,
         "stage3_param_persistence_threshold": job.persistence_threshold,
         "stage3_max_live_parameters": layer + job.prefetch_bucket_size + job.head_parameters,
-        "stage3_max_reuse_distance": layer,
+        "stage3_max_reuse_distance": job.reuse_distance,
         "sub_group_size": job.sub_group_size,
         "stage3_gather_16bit_weights_on_model_save": True,
     }

@@ -1,0 +1,1 @@
+"""Runs a few real steps of a plan and holds what they took against what was predicted."""

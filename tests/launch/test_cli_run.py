@@ -1,0 +1,69 @@
+"""The commands emit and launch: what goes where, notes, and that a dry run leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+
+ROOT = Path(__file__).parents[2]
+TINY = str(ROOT / "examples" / "tiny.yaml")
+TRAIN = str(ROOT / "examples" / "train.py")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """(exit code, standard output, standard error) of a command."""
+    try:
+        main(list(words))
+        code = 0
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_emit_prints_one_file_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "emit", TINY, "--to", "deepspeed", "--set", "zero_stage=3")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["zero_optimization"]["stage"] == 3
+
+
+def test_emit_writes_files_and_notes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pins = ("--set", "checkpoint_count=3", "--set", "checkpoint_interval=1")
+    code, out, err = run(capsys, "emit", TINY, "--to", "torchrun", "--out", str(tmp_path / "files"), *pins)
+    assert (code, out) == (0, "")
+    assert sorted(path.name for path in (tmp_path / "files").iterdir()) == ["deepspeed.json", "launch.sh", "plan.json"]
+    assert err.endswith(
+        "note: checkpointing of 3 segments of 1 layers stands in no configuration file: "
+        "planner.runtime.apply(model, plan) does it\n"
+    )
+    assert run(capsys, "emit", TINY, "--to", "torchrun", "--out", str(tmp_path / "files"))[0] == 2
+
+
+def test_a_dry_run_leaves_nothing_behind(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, "launch", TINY, "--dry-run", "--format", "json", "--cpu", "--", TRAIN, "--steps", "3")
+    answer = json.loads(out)
+    assert (code, list(tmp_path.iterdir())) == (0, [])
+    assert answer["arguments"][-3:] == [TRAIN, "--steps", "3"]
+    assert answer["environment"]["PLANNER_DEVICE"] == "cpu"
+    assert answer["rehearsal"] == "the ranks run on processors, as --cpu says"
+
+
+def test_verify_needs_a_model_that_can_be_built(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "model: {parameters: 30e6, layers: 4}\ncluster: {gpu: a100-sxm-80gb, gpus_per_node: 2}\n"
+        "training: {sequence_length: 512, global_batch: 8}\n"
+    )
+    code, _, err = run(capsys, "verify", str(path))
+    assert code == 2
+    assert err == (
+        f"planner: {path}:1:8: model: a size cannot be built; expected a model of the catalog or a path to a "
+        "config.json\n"
+    )
