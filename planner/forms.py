@@ -79,24 +79,36 @@ class Reader:
         self.groups: dict[tuple[str, ...], list[Term]] = {}
         for term in terms:
             self.groups.setdefault(tuple(sorted(term.scope)), []).append(term)
-        self.tables: dict[tuple[str, ...], dict[tuple[Value, ...], int]] = {scope: {} for scope in self.groups}
-        self.rows: dict[tuple[str, ...], list[NDArray[Any]]] = {scope: [] for scope in self.groups}
+        self.tables: dict[tuple[str, ...], dict[tuple[Value, ...], NDArray[Any]]] = {scope: {} for scope in self.groups}
 
     def sums(self, points: Sequence[Mapping[str, Value]]) -> NDArray[Any]:
         """Array (points, places, 1 + measures): constant and slopes of every place at every point."""
         total = numpy.zeros((len(points), len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
+        if not points:
+            return total
+        columns = {name: self._codes(name, points) for scope in self.groups for name in scope}
         for scope in self.groups:
-            index = [self._index(scope, tuple(point[name] for name in scope)) for point in points]
-            if index:
-                total += numpy.stack(self.rows[scope])[index]
+            keys = numpy.zeros(len(points), dtype=numpy.int64)
+            for name in scope:
+                codes, size = columns[name]
+                keys = keys * size + codes
+            _, first, inverse = numpy.unique(keys, return_index=True, return_inverse=True)
+            rows = [self._row(scope, points[index]) for index in first.tolist()]
+            total += numpy.stack(rows)[inverse.reshape(-1)]
         return total
 
-    def _index(self, scope: tuple[str, ...], key: tuple[Value, ...]) -> int:
-        """The row of a scope's table for one combination of its values, read where it is new."""
+    def _codes(self, name: str, points: Sequence[Mapping[str, Value]]) -> tuple[NDArray[Any], int]:
+        """A number for each point's value of a choice, and how many numbers there are."""
+        numbers: dict[Value, int] = {}
+        codes = [numbers.setdefault(point[name], len(numbers)) for point in points]
+        return numpy.array(codes, dtype=numpy.int64), len(numbers)
+
+    def _row(self, scope: tuple[str, ...], point: Mapping[str, Value]) -> NDArray[Any]:
+        """The forms of a scope's terms at one point, read where its values are new."""
+        key = tuple(point[name] for name in scope)
         table = self.tables[scope]
         if key not in table:
-            table[key] = len(table)
-            self.rows[scope].append(self._read(scope, dict(zip(scope, key, strict=True))))
+            table[key] = self._read(scope, dict(zip(scope, key, strict=True)))
         return table[key]
 
     def _read(self, scope: tuple[str, ...], values: Mapping[str, Value]) -> NDArray[Any]:

@@ -110,7 +110,7 @@ def promising_points(specification: Specification, wanted: Wanted = lambda _: Tr
     """
     space = specification.space
     legal, keys, relations = _legal_points(specification, None)
-    candidates = _Candidates(specification, relations)
+    candidates = _candidates(specification)
     some = [index for index, values in enumerate(legal) if wanted(values)]
     legal, keys = candidates.holding([legal[index] for index in some], [keys[index] for index in some])
     found = candidates.nearest(legal, keys) if legal else []
@@ -121,10 +121,11 @@ def promising_points(specification: Specification, wanted: Wanted = lambda _: Tr
 
 
 class _Candidates:
-    """Reads terms of legal points only as far as they can still matter."""
+    """Reads terms of legal points only as far as they can still matter, each once."""
 
-    def __init__(self, specification: Specification, relations: Mapping[tuple[Value, ...], Relation]) -> None:
-        self.specification, self.relations = specification, relations
+    def __init__(self, specification: Specification) -> None:
+        self.specification = specification
+        _, _, self.relations = _legal_points(specification, None)
         self.capacities = _capacities(specification, None)
         measures = [measure.name for measure in specification.space.measures]
         standing = [term for term in specification.memory if "micro_batch" not in term.scope]
@@ -179,6 +180,12 @@ class _Candidates:
         return fastest
 
 
+@lru_cache(maxsize=4)
+def _candidates(specification: Specification) -> _Candidates:
+    """The reader of a specification's candidates, kept between questions."""
+    return _Candidates(specification)
+
+
 def some_row_holds(specification: Specification, active: Active) -> bool:
     """Whether the first or the last row of some legal point is within every active limit: proof that a plan exists."""
     legal, keys, relations = _legal_points(specification, active)
@@ -194,6 +201,7 @@ def some_row_holds(specification: Specification, active: Active) -> bool:
     return False
 
 
+@lru_cache(maxsize=8)
 def _legal_points(
     specification: Specification, active: Active
 ) -> tuple[list[dict[str, Value]], list[tuple[Value, ...]], dict[tuple[Value, ...], Relation]]:

@@ -36,6 +36,8 @@ Found = TypeVar("Found")
 ASSUMED_HOST_MEMORY_PER_GPU = 64 * GIB
 # From 10 GB/s a GPU on, networks are built with a port for each GPU and remote direct memory access.
 FAST_PORT = 10e9
+# A network this many times slower than that of the catalog's node with the same GPU is of another kind.
+MUCH_SLOWER = 2
 # One socket of four DDR4-3200 channels: 4 × 25.6 GB/s.
 ASSUMED_HOST_BANDWIDTH = 102.4e9
 
@@ -204,7 +206,8 @@ def _overridden(node: Node, settings: ClusterSettings) -> tuple[Node, list[str]]
         fast = settings.interconnect / node.gpus >= FAST_PORT
         ports = node.nics or (node.gpus if fast else 1)
         changes |= {"nics": ports, "nic_bandwidth": settings.interconnect / ports}
-        if node.nic_link is None:
+        usual = node.nics * node.nic_bandwidth
+        if node.nic_link is None or (settings.gpu is not None and settings.interconnect < usual / MUCH_SLOWER):
             changes["nic_link"] = "roce-400" if fast else "ethernet-100gbe"
             kind = "RoCE with a port for each GPU" if fast else "Ethernet"
             notes.append(f"the network is assumed to behave like {kind} at the stated bandwidth")

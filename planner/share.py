@@ -43,7 +43,7 @@ class Share:
     @cached_property
     def held(self) -> tuple[LayerKind, ...]:
         """The layers of the stage as this rank holds them."""
-        parts = {id(kind): divided_kind(kind, self.layout.tensor, self.layout.expert) for kind in self.kinds}
+        parts = kind_parts(self.job, self.layout.tensor, self.layout.expert)
         return tuple(parts[id(kind)] for kind in self.kinds)
 
     @property
@@ -197,11 +197,8 @@ class Share:
     @cached_property
     def recomputed(self) -> Mapping[str, int]:
         """Elements of a layer by the name of the measure that counts such layers."""
-        found = self.job.recomputed_kinds.items()
-        return {
-            measure_name(name, self.stage): divided_kind(kind, self.layout.tensor, self.layout.expert).parameters
-            for name, kind in found
-        }
+        parts, found = kind_parts(self.job, self.layout.tensor, self.layout.expert), self.job.recomputed_kinds.items()
+        return {measure_name(name, self.stage): parts[id(kind)].parameters for name, kind in found}
 
     # ── activations ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -248,6 +245,12 @@ def share_of(job: Job, values: Values, stage: str) -> Share:
 def share(job: Job, layout: Layout, stage: str = WHOLE) -> Share:
     """The share of a stage, made once."""
     return Share(job, layout, stage)
+
+
+@lru_cache(maxsize=1024)
+def kind_parts(job: Job, tensor_ranks: int, expert_ranks: int) -> Mapping[int, LayerKind]:
+    """Each layer kind of a job as one rank holds it, by the identity of the whole kind."""
+    return {id(kind): divided_kind(kind, tensor_ranks, expert_ranks) for kind, _ in job.kind_counts}
 
 
 def measure_name(name: str, stage: str) -> str:
