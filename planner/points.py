@@ -11,15 +11,19 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from planner.choices import Choice, Space
 from planner.forms import Boxes, Form, Reader, least_time, may_hold, memory_forms, time_forms
+from planner.memory import least_activations
 from planner.plan import Layout, Value
 from planner.specification import Specification
 from planner.terms import Rule, Term
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Active = frozenset[str] | None
 Wanted = Callable[[Mapping[str, Value]], bool]
@@ -138,25 +142,60 @@ class _Candidates:
         return bounds[:, :, 0], bounds[:, :, 1]
 
     def holding(self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]]) -> tuple[Any, Any]:
-        """The points whose memory can hold without what grows with the micro-batch, and their keys."""
+        """The points whose memory can hold without most of what grows with the micro-batch, and their keys."""
+        job, most = self.specification.job, self.capacities.get("gpu", LARGEST)
+        some = [index for index, values in enumerate(legal) if least_activations(job, values) <= most]
+        legal, keys = [legal[index] for index in some], [keys[index] for index in some]
         if not legal or not self.standing.places:
             return legal, keys
-        kept = numpy.flatnonzero(may_hold(self.standing, self.standing.sums(legal), *self._boxes(keys), self.capacities))
+        first, alike = self._distinct(self.standing, legal, keys)
+        sums = self.standing.sums([legal[index] for index in first])
+        holds = may_hold(self.standing, sums, *self._boxes([keys[index] for index in first]), self.capacities)
+        kept = numpy.flatnonzero(holds[alike]).tolist()
         return [legal[index] for index in kept], [keys[index] for index in kept]
+
+    def _distinct(
+        self, reader: Reader, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]]
+    ) -> tuple[list[int], NDArray[Any]]:
+        """One point of each kind that the reader can tell apart, and for each point the position of its kind."""
+        names = sorted({name for scope in reader.groups for name in scope})
+        kinds: dict[tuple[Hashable, ...], int] = {}
+        first: list[int] = []
+        alike = []
+        for index, (values, key) in enumerate(zip(legal, keys, strict=True)):
+            kind = (key, *(values[name] for name in names))
+            if kind not in kinds:
+                kinds[kind] = len(first)
+                first.append(index)
+            alike.append(kinds[kind])
+        return first, numpy.array(alike, dtype=numpy.int64)
 
     def nearest(self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]]) -> list[Point]:
         """Points in order of their least compute time, until one that holds is faster than all that are left."""
-        least = least_time(self.compute, self.compute.sums(legal), *self._boxes(keys))
-        order = numpy.argsort(least, kind="stable")
+        first, alike = self._distinct(self.compute, legal, keys)
+        sums = self.compute.sums([legal[index] for index in first])
+        least = least_time(self.compute, sums, *self._boxes([keys[index] for index in first]))[alike]
+        order = self._order(legal, least)
         found: list[Point] = []
         ceiling, start, size = LARGEST, 0, FIRST_CHUNK
-        while start < len(order) and least[order[start]] <= ceiling:
+        while start < len(order) and (start == 0 or least[order[start]] <= ceiling):
             chunk = [index for index in order[start : start + size].tolist() if least[index] <= ceiling]
             part = self._part([legal[index] for index in chunk], [keys[index] for index in chunk], ceiling)
             ceiling = min([ceiling, *(self._fast_row(point) for point in part)])
             found += part
             start, size = start + size, 2 * size
         return found
+
+    def _order(self, legal: Sequence[Mapping[str, Value]], least: NDArray[Any]) -> NDArray[Any]:
+        """The points by their least time, after a first chunk of the fastest ones with the smallest micro-batch.
+
+        Those mostly hold, and a plan that holds keeps much else from being read.
+        """
+        order = numpy.argsort(least, kind="stable")
+        sizes = numpy.array([values.get("micro_batch", 0) for values in legal])
+        first = order[sizes[order] == sizes.min()][:FIRST_CHUNK]
+        rest = order[~numpy.isin(order, first)]
+        return numpy.concatenate([first, rest])
 
     def _part(
         self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]], ceiling: int
