@@ -144,10 +144,10 @@ def _hops_seconds(network: communication.Network, operation: str, group: Group, 
     depth = math.ceil(math.log2(place.nodes))
     hops = {
         "all_reduce": 2 * depth * network.tree_hop,
-        "broadcast": depth * network.tree_hop,
         "all_to_all": network.tree_hop + network.peer * (group.size - place.members),
     }
-    return network.base + hops.get(operation, (place.nodes - 1) * network.ring_hop)
+    inside = (group.size - place.nodes) * communication.gpu_hop()
+    return network.base + hops.get(operation, (place.nodes - 1) * network.ring_hop + inside)
 
 
 @lru_cache(maxsize=65536)

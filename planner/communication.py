@@ -147,6 +147,12 @@ def network(link: str) -> Network:
 
 
 @lru_cache(maxsize=1)
+def gpu_hop() -> float:
+    """Seconds of one hop of a ring between two GPUs of a node."""
+    return float(coefficients()["ring"]["gpu_hop"]) * _MICROSECOND
+
+
+@lru_cache(maxsize=1)
 def message() -> Curve:
     """One message between two GPUs over a switched link: latency in seconds and share of the link, no root."""
     entry = coefficients()["send_receive"]

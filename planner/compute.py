@@ -1,115 +1,200 @@
-"""Seconds of one layer's or the loss's pass on one GPU: FLOPs over what the GPU reaches, plus memory-bound work.
+"""Seconds of one layer's, the embedding's or the loss's pass on one rank, from what the job says about how it runs.
 
-Coefficients with their sources stand in `catalogs/compute.yaml`.
+Formulas stand in `planner.speed`, coefficients with their sources in `catalogs/efficiency/`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Literal
+from statistics import NormalDist
+from typing import Any, Literal, cast
 
-from planner.architecture.activation_selective import kept_share
 from planner.architecture.shape import LayerKind
 from planner.hardware import Range
 from planner.job import Job
 from planner.share import Share
-from planner.units import parse_seconds
+from planner.speed import seconds as speed
+from planner.speed.attention import AttentionShape, attention_seconds
+from planner.speed.memory_bound import update_seconds
+from planner.speed.operations import Division
 
 Pass = Literal["forward", "backward"]
-
-
-@dataclass(frozen=True)
-class Coefficients:
-    """The numbers of `catalogs/compute.yaml`, in base units; pairs are (forward, backward)."""
-
-    attention_efficiency: tuple[Range, Range]
-    attention_flops: tuple[float, float]
-    matrix_flops: tuple[float, float]
-    launch_seconds: float
-    kernels_per_layer: tuple[int, int]
-    layer_traffic: tuple[float, float]
-    logits_traffic: tuple[float, float]
-    overlap_slowdown: Range
+USUAL_HEAD = 128
+# Losses that a set of kernels brings with it where the job names none.
+LOSS_OF_KERNELS: Mapping[str, str] = {"compiled": "compiled", "megatron": "parallel"}
 
 
 @lru_cache(maxsize=1)
-def coefficients() -> Coefficients:
-    """The shipped coefficients."""
+def coefficients() -> Mapping[str, Any]:
+    """The content of `catalogs/compute.yaml`."""
     from planner.reading import read_document
 
     text = files("catalogs").joinpath("compute.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = read_document("catalogs/compute.yaml", text=text).data
-    attention, kernels, memory = data["attention"], data["kernels"], data["memory_bound"]
-    forward = attention["forward_efficiency"]
-    share = attention["backward_share"]["value"]
-    ends = [forward[end] for end in ("low", "typical", "high")]
-    return Coefficients(
-        attention_efficiency=(Range(*ends), Range(*(end * share for end in ends))),
-        attention_flops=(1.0, attention["backward_flops"]["value"]),
-        matrix_flops=(1.0, data["matrix"]["backward_flops"]["value"]),
-        launch_seconds=parse_seconds(kernels["launch"]["value"]),
-        kernels_per_layer=(kernels["per_layer_forward"]["value"], kernels["per_layer_backward"]["value"]),
-        layer_traffic=(memory["forward_traffic"]["value"], memory["backward_traffic"]["value"]),
-        overlap_slowdown=Range(*(data["overlap"]["slowdown"][end] for end in ("low", "typical", "high"))),
-        logits_traffic=(memory["logits_forward_traffic"]["value"], memory["logits_backward_traffic"]["value"]),
-    )
+    return cast("Mapping[str, Any]", read_document("catalogs/compute.yaml", text=text).data)
 
 
-def matrix_rate(job: Job, outlook: str) -> float:
-    """FLOP/s that large matrix products reach."""
-    gpu, peak = job.cluster.gpu, job.training.precision.peak
-    return gpu.peak[peak] * gpu.matrix_efficiency[peak].for_time(outlook)
+@lru_cache(maxsize=64)
+def overlap_slowdown(job: Job) -> Range:
+    """Seconds of compute lost per second of a collective beside it, on the job's GPU."""
+    entry = coefficients()["overlap"]
+    found = entry["architectures"].get(job.cluster.gpu.architecture, entry["other"])
+    return Range(found["low"], found["typical"], found["high"])
 
 
-def memory_rate(job: Job, outlook: str) -> float:
-    """Bytes/s that memory-bound kernels reach."""
-    gpu = job.cluster.gpu
-    return gpu.memory_bandwidth * gpu.memory_efficiency.for_time(outlook)
+@lru_cache(maxsize=1024)
+def pace(ranks: int, outlook: str) -> float:
+    """Time of the slowest of `ranks` cards over that of the slowest in the runs that the efficiencies are from.
+
+    The most of n normal variables is about the quantile (n - 3/8) / (n + 1/4) (Blom 1958).
+    """
+    entry = coefficients()
+    spread: float = entry["variation"][outlook]
+
+    def slowest(count: int) -> float:
+        return 1.0 + spread * NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
+
+    return slowest(ranks) / slowest(entry["measured_ranks"]["value"])
 
 
-@lru_cache(maxsize=65536)
-def layer_seconds(share: Share, kind: LayerKind, tokens: int, direction: Pass, outlook: str) -> float:
-    """Seconds of one pass of one layer over `tokens` tokens on one tensor-parallel rank."""
-    job, parts = share.job, share.layout.tensor
-    found, side = coefficients(), 0 if direction == "forward" else 1
-    flops, activations = job.flops_of(kind), share.of(kind)
-    gpu, peak = job.cluster.gpu, job.training.precision.peak
-    attention_rate = gpu.peak[peak] * found.attention_efficiency[side].for_time(outlook)
-    products = tokens * flops.matmul_per_token * _matrix_factor(job, kind, side) / matrix_rate(job, outlook)
-    attention = tokens * flops.attention_per_token * found.attention_flops[side] / attention_rate
-    traffic = activations.stored.at(tokens) * found.layer_traffic[side] / memory_rate(job, outlook)
-    return (products + attention) / parts + traffic + found.kernels_per_layer[side] * found.launch_seconds
+# ── how a job runs its layers ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def attention_kernel(job: Job, kind: LayerKind) -> str:
+    """The attention of the speed catalog that a layer runs."""
+    asked, block = job.training.attention, kind.attention
+    if asked == "eager":
+        return "fused-softmax" if job.training.kernels == "megatron" else "eager"
+    if block is not None and block.alibi:
+        return "flash1"
+    if job.training.deterministic:
+        return "flash"  # cuDNN's backward is not: Transformer Engine 2.11 pytorch/attention/dot_product_attention
+    return "sdpa" if asked == "sdpa" else job.runtime.flash_kernel
+
+
+def loss_of(job: Job) -> str:
+    """The loss of the speed catalog: the job's, else what its kernels bring."""
+    named = job.training.loss
+    return LOSS_OF_KERNELS.get(job.training.kernels, named) if named == "standard" else named
+
+
+@dataclass(frozen=True, eq=False)
+class Clock:
+    """Times of a job's layers on one rank of a division; every answer is worked out once."""
+
+    job: Job
+    division: Division
+    settings: dict[str, speed.Setting] = field(default_factory=dict)
+    found: dict[tuple[object, ...], float] = field(default_factory=dict)
+
+    def setting(self, attention: str) -> speed.Setting:
+        """How layers with this attention run."""
+        if attention not in self.settings:
+            job = self.job
+            self.settings[attention] = speed.Setting(
+                peak=job.training.precision.peak,
+                kernels=job.training.kernels,
+                attention=attention,
+                loss=loss_of(job),
+                division=self.division,
+                weight_casts=job.runtime.autocast and job.training.precision.master_bytes > 0,
+                accumulated_bytes=job.runtime.accumulated_bytes,
+                host="compiled" if job.training.kernels == "compiled" else "eager",
+                stops_early=job.runtime.stops_early,
+                dequantized=job.training.method == "qlora",
+            )
+        return self.settings[attention]
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the embedding: Megatron fills them up so that each rank has a multiple of 128."""
+        rows = self.job.architecture.vocabulary
+        unit = 128 * self.division.tensor_parallel if self.job.training.kernels == "megatron" else 1
+        return -(-rows // unit) * unit
+
+    def layer(self, kind: LayerKind, tokens: int, direction: speed.Pass, outlook: str) -> float:
+        """Seconds of one pass of one layer over a micro-batch of `tokens` tokens of this rank."""
+        key = (id(kind), tokens, direction, outlook)  # kinds live as long as the job
+        seconds = self.found.get(key)
+        if seconds is None:
+            job, setting = self.job, self.setting(attention_kernel(self.job, kind))
+            hidden, length = job.architecture.hidden, job.training.sequence_length
+            alone = speed.layer_seconds(job.cluster.gpu, kind, hidden, tokens, length, direction, setting, outlook)
+            alone += self._undescribed_attention(kind, tokens, direction, outlook)
+            seconds = self.found[key] = alone * pace(job.cluster.gpus, outlook)
+        return seconds
+
+    def _undescribed_attention(self, kind: LayerKind, tokens: int, direction: speed.Pass, outlook: str) -> float:
+        """Seconds of attention that only a trace tells of: its FLOP as those of full heads of usual width."""
+        job, length = self.job, self.job.training.sequence_length
+        if kind.attention is not None or kind.recurrence is not None or direction == "selective":
+            return 0.0
+        heads = job.flops_of(kind).attention_per_token / (2 * USUAL_HEAD * length)
+        if not heads:
+            return 0.0
+        side: Pass = "backward" if direction == "backward" else "forward"
+        shape = AttentionShape(tokens / length, length, heads, heads, USUAL_HEAD, USUAL_HEAD)
+        kernel = attention_kernel(job, kind)
+        return attention_seconds(job.cluster.gpu, job.training.precision.peak, shape, side, kernel, outlook)
+
+    def head(self, tokens: int, direction: Pass, outlook: str) -> float:
+        """Seconds of the last norm, the output projection and the loss."""
+        key = ("head", tokens, direction, outlook)
+        if key not in self.found:
+            job, architecture = self.job, self.job.architecture
+            self.found[key] = pace(job.cluster.gpus, outlook) * speed.head_seconds(
+                job.cluster.gpu, architecture.hidden, self.vocabulary, tokens, direction,
+                self.setting(""), outlook, norm=job.layer_kinds[-1].norm, trained=job.trains_head,
+            )  # fmt: skip
+        return self.found[key]
+
+    def embedding(self, tokens: int, direction: Pass, outlook: str) -> float:
+        """Seconds of looking the embedding up, or of its gradient."""
+        key = ("embedding", tokens, direction, outlook)
+        if key not in self.found:
+            job, architecture = self.job, self.job.architecture
+            self.found[key] = speed.embedding_seconds(
+                job.cluster.gpu, architecture.hidden, self.vocabulary, tokens, direction,
+                self.setting(""), outlook,
+            )  # fmt: skip
+        return self.found[key]
+
+
+@lru_cache(maxsize=4096)
+def _clock(job: Job, tensor: int, sequence_parallel: bool, expert: int, sequence: int) -> Clock:
+    """The clock of a division, made once."""
+    return Clock(job, Division(tensor, sequence_parallel, expert, sequence, job.runtime.context))
+
+
+def clock(share: Share) -> Clock:
+    """The clock of the ranks that hold a share."""
+    layout = share.layout
+    return _clock(share.job, layout.tensor, not layout.whole_stream, layout.expert, layout.sequence)
+
+
+# ── what terms ask for ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def layers_seconds(share: Share, tokens: int, direction: Pass, outlook: str) -> float:
+    """Seconds of one pass over all layers of a share."""
+    times = clock(share)
+    return sum(count * times.layer(kind, tokens, direction, outlook) for kind, count in share.kind_counts)
+
+
+def ends_seconds(share: Share, tokens: int, direction: Pass, outlook: str) -> float:
+    """Seconds of one pass over the embedding, and over logits and loss, where a share has them."""
+    times = clock(share)
+    first = times.embedding(tokens, direction, outlook) if share.is_first else 0.0
+    return first + (times.head(tokens, direction, outlook) if share.is_last else 0.0)
 
 
 def recomputed_seconds(share: Share, kind: LayerKind, tokens: int, policy: str, outlook: str) -> float:
-    """Seconds of making one checkpointed layer again: all of its forward, or what selective recomputation leaves out.
-
-    Results of attention and of every second matrix product are kept under `selective`.
-    """
-    whole = layer_seconds(share, kind, tokens, "forward", outlook)
-    if policy != "selective":
-        return whole
-    job = share.job
-    flops, found, gpu = job.flops_of(kind), coefficients(), job.cluster.gpu
-    rate = gpu.peak[job.training.precision.peak] * found.attention_efficiency[0].for_time(outlook)
-    attention = tokens * flops.attention_per_token / rate
-    products = tokens * flops.matmul_per_token / matrix_rate(job, outlook)
-    kept = kept_share(kind, job.architecture.hidden) * products + attention
-    return max(0.0, whole - kept / share.layout.tensor)
+    """Seconds of making one checkpointed layer again: all of its forward, or what the policy leaves out."""
+    return clock(share).layer(kind, tokens, "selective" if policy == "selective" else "recompute", outlook)
 
 
-def _matrix_factor(job: Job, kind: LayerKind, side: int) -> float:
-    """Products of a pass per forward product: backward makes the input's gradient, and the weight's where it trains."""
-    factor = coefficients().matrix_flops[side]
-    return factor if side == 0 else factor / 2 * (1 + job.trainable_share(kind))
-
-
-def loss_seconds(share: Share, tokens: int, direction: Pass, outlook: str) -> float:
-    """Seconds of the output projection and the loss over `tokens` tokens on one tensor-parallel rank."""
-    job = share.job
-    found, side = coefficients(), 0 if direction == "forward" else 1
-    products = tokens * job.flops.head_per_token * found.matrix_flops[side] / matrix_rate(job, outlook)
-    traffic = tokens * job.architecture.vocabulary * found.logits_traffic[side] / memory_rate(job, outlook)
-    return (products + traffic) / share.layout.tensor
+def updated_seconds(job: Job, traffic: float, tensors: int, outlook: str) -> float:
+    """Seconds of an optimizer update on the GPU whose kernels touch `traffic` bytes of `tensors` tensors."""
+    return update_seconds(job.cluster.gpu, traffic, 1.0, tensors, outlook)

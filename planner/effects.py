@@ -173,6 +173,9 @@ class Collective(Effect):
     """Send `bytes` per element of quantity `of` through a collective over `axis`, hidden behind `during` or serial.
 
     `message` names the quantity of elements that one call carries (empty: all at once); it only decides latency.
+    `copied`: bytes of device memory traffic per element of copies into and out of its buffers, beside it. `per_rank`:
+    microseconds of the host for each rank of the group and each call. `awaited_above`: elements of a layer above which
+    nothing runs beside it, and a recomputed layer is gathered once more.
     """
 
     kind: Literal["collective"]
@@ -184,6 +187,9 @@ class Collective(Effect):
     every: Every
     during: Window = "serial"
     message: str = ""
+    copied: float = 0.0
+    per_rank: float = 0.0
+    awaited_above: float = 0.0
 
 
 class Transfer(Effect):

@@ -1,4 +1,4 @@
-"""What ranks exchange inside a layer or between stages, as time terms: tensor, sequence, expert and pipeline parallelism.
+"""What ranks exchange inside a layer or between stages, as time terms: tensor, sequence, expert, pipeline parallelism.
 
 Volumes per micro-batch, u = tokens of a rank × hidden × bytes of compute:
 * tensor parallel: each block's output is all-reduced in forward, each block's input gradient in backward, u each
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from planner.architecture.shape import LayerKind
 from planner.cluster import Group, collective_seconds
+from planner.compute import coefficients
 from planner.job import Job
 from planner.layouts import WHOLE, layouts, stages
 from planner.plan import Layout, whole
@@ -47,13 +48,19 @@ def tensor_seconds(share: Share, kind: LayerKind, values: Values, direction: str
     """Seconds of one layer's exchange between tensor-parallel ranks, one message for each block."""
     layout, job = share.layout, share.job
     size = job.tokens(values) * job.architecture.hidden * job.training.precision.compute_bytes
-    group, blocks = Group(size=layout.tensor, stride=1), _blocks(kind)
+    group, blocks = Group(size=layout.tensor, stride=1), _blocks(kind) * exposed_tensor(job, outlook)
     if layout.whole_stream:
         return blocks * collective_seconds(job.cluster, "all_reduce", size, group, outlook)
     gathers = 2 if direction == "backward" else 1
     gather = collective_seconds(job.cluster, "all_gather", size, group, outlook)
     scatter = collective_seconds(job.cluster, "reduce_scatter", size, group, outlook)
     return blocks * (gathers * gather + scatter)
+
+
+def exposed_tensor(job: Job, outlook: str) -> float:
+    """Share of a tensor-parallel exchange that the layers wait for."""
+    hidden: float = coefficients()["overlap"]["tensor_hidden"][outlook]
+    return 1.0 - hidden if job.training.tensor_overlap else 1.0
 
 
 def sequence_seconds(share: Share, kind: LayerKind, values: Values, direction: str, outlook: str) -> float:
@@ -125,7 +132,13 @@ def _used(job: Job, degree: str) -> bool:
 
 
 def _layers(
-    job: Job, stage: str, window: str, repeats: Repeats, exchange: Exchange, rounded: Callable[[float], int], outlook: str
+    job: Job,
+    stage: str,
+    window: str,
+    repeats: Repeats,
+    exchange: Exchange,
+    rounded: Callable[[float], int],
+    outlook: str,
 ) -> TimeTerm:
     """One exchange of all layers of a stage in one window; recomputed layers exchange in backward again."""
     recomputed = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}
@@ -162,3 +175,13 @@ def _between(
 def data_group(layout: Layout) -> Group:
     """The ranks that share one copy of the model states."""
     return Group(size=layout.shards, stride=layout.tensor)
+
+
+def replicas(layout: Layout) -> int:
+    """Copies of the model states that several ranks share (hybrid sharding)."""
+    return layout.data * layout.sequence // layout.shards
+
+
+def replica_group(layout: Layout) -> Group:
+    """The ranks that hold the same part of different copies."""
+    return Group(size=replicas(layout), stride=layout.tensor * layout.shards)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from planner.architecture.activations import ActivationSettings, LayerActivations, ModelActivations, activations
 from planner.architecture.flops import LayerFlops, ModelFlops
 from planner.architecture.shape import Architecture, LayerKind
+from planner.architecture.traced import TracedModel
 from planner.cluster import Cluster
 from planner.numerics import Optimizer, Precision
 from planner.plan import Value, layout_of, whole
@@ -41,6 +42,8 @@ class Training:
     attention: str = "flash"
     loss: str = "standard"
     kernels: str = "huggingface"
+    tensor_overlap: bool = False
+    deterministic: bool = False
     gradient_clipping: float = 1.0
 
 
@@ -49,6 +52,7 @@ class Job:
     """What the user wants, in base units. `choices` pins a choice to one value or narrows it to a few.
 
     `frozen_models` counts the parameters of models that only run forward beside the trained one (reference, reward).
+    `traced`: what the model's own code keeps and computes, in place of the formulas.
     """
 
     name: str
@@ -63,6 +67,7 @@ class Job:
     objective: str = "step_time"
     time_limit: float = 10.0
     frozen_models: int = 0
+    traced: TracedModel | None = None
     assumptions: tuple[str, ...] = ()
 
     # ── the model ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -209,7 +214,8 @@ class Job:
             "reduce": Fraction(self.storage_bytes),
             "torch_state": Fraction(str(self.training.optimizer.state_bytes_per_parameter))
             * (Fraction(self.storage_bytes, 4) if not self.training.optimizer.fixed_state_bytes else 1),
-            "optimizer_temporary": Fraction(str(self.training.optimizer.temporary_bytes_per_parameter)),
+            "optimizer_temporary": Fraction(str(self.training.optimizer.temporary_bytes_per_parameter))
+            * Fraction(self.storage_bytes, 4),
             "optimizer_largest": Fraction(str(self.training.optimizer.temporary_bytes_of_largest)),
             "optimizer_traffic": Fraction(str(self.training.optimizer.step_bytes_per_parameter))
             + (precision.compute_bytes if precision.master_bytes else 0),
@@ -249,6 +255,11 @@ class Job:
         at_once = whole(values, "micro_batch") * layout_of(values).data
         return max(1, -(-self.training.global_batch // at_once))
 
+    @cached_property
+    def offloads_activations(self) -> tuple[Value, ...]:
+        """Where activations may wait: what the runtime has and the job does not rule out."""
+        return self.choices.get("activation_offload", self.runtime.choices.get("activation_offload", ("none", "cpu")))
+
     def tokens(self, values: Values) -> int:
         """Tokens of one micro-batch on one rank; context-parallel ranks have a part of each sequence."""
         part = -(-self.training.sequence_length // layout_of(values).sequence)
@@ -267,4 +278,6 @@ class Job:
 def _activations(job: Job, tensor_ranks: int, whole_stream: bool) -> ModelActivations:
     """The activations of a job's model on one tensor-parallel rank, made once."""
     settings = replace(job.settings, tensor_parallel=tensor_ranks, sequence_parallel=not whole_stream)
+    if job.traced is not None:
+        return job.traced.activations(job.architecture, settings)
     return activations(job.architecture, settings)

@@ -194,6 +194,10 @@ class TrainingSettings(Record):
     attention: Literal["flash", "sdpa", "eager"] = Field("flash", description="attention implementation")
     loss: Name = Field("standard", description="name of a loss implementation in the catalog")
     kernels: Name | None = Field(None, description="huggingface, liger, compiled or megatron; the runtime's own if absent")
+    deterministic: bool = Field(False, description="only kernels that give the same bits every time")
+    tensor_overlap: bool = Field(
+        False, description="tensor-parallel exchange in pieces beside its products: asynchronous TP, userbuffers"
+    )
     gradient_clipping: Annotated[float, numbered(1e6, positive=False)] = Field(
         1.0, description="largest norm of the gradient; 0 turns clipping off"
     )
@@ -241,8 +245,9 @@ class JobFile(Record):
 
     @property
     def model_path(self) -> str | None:
-        """The path of a Hugging Face config.json as written; None when the model is a name or a size."""
-        return self.model if isinstance(self.model, str) and self.model.lower().endswith(".json") else None
+        """The path of a config.json or of an overlay as written; None when the model is a name or a size."""
+        files = (".json", ".yaml", ".yml")
+        return self.model if isinstance(self.model, str) and self.model.lower().endswith(files) else None
 
 
 def read_job_file(path: str | os.PathLike[str], *, text: str | None = None) -> tuple[JobFile, Document]:

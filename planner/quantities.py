@@ -131,6 +131,11 @@ def _reduced_at_once(share: Share) -> int:
     return max(share.job.reduce_bucket_size, share.usual_matrix)
 
 
+def _owned_part(share: Share) -> int:
+    """What one rank updates where whole tensors are dealt out to ranks: never less than a usual matrix."""
+    return max(_partition(share), share.usual_matrix)
+
+
 def _stage_messages(share: Share) -> int:
     """Input of a stage and gradient of its output, for each token."""
     parts = 1 if share.layout.whole_stream else share.layout.tensor
@@ -147,6 +152,24 @@ def _stage_input(share: Share) -> int:
     return 0 if share.is_first else _stage_messages(share) // 2
 
 
+def _flat_copy(share: Share) -> int:
+    """Trainable parameters where the GPU has room for a flat copy beside them; else they go through the host."""
+    job = share.job
+    effects = (effect for effect in job.runtime.effects if effect.kind == "allocate")
+    taken = sum(
+        int(e.bytes) for e in effects if (e.book, e.device, e.of) == ("reserve", "gpu", "one") and "init" in e.moments
+    )
+    held = job.training.precision.compute_bytes * (share.parameters + job.frozen_models + share.trainable)
+    return share.trainable if taken + held <= job.cluster.gpu.usable_memory else 0
+
+
+def _pinned_shards(share: Share) -> int:
+    """Every tensor's shard pinned by itself: each takes a power of two of bytes (torch ATen CachingHostAllocator.h)."""
+    width, ranks = share.job.training.precision.compute_bytes, share.layout.shards
+    shards = ((ceil_divide(tensor.elements, ranks) * width, count) for tensor, count in share.counted)
+    return sum((1 << (size - 1).bit_length()) * count for size, count in shards) // width
+
+
 def _trained_experts(share: Share) -> int:
     """Elements of experts that are trained."""
     return share.experts(trainable=True)
@@ -160,6 +183,9 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("unquantized", lambda s: s.parameters - s.quantized, "parameters held in the precision of compute"),
     Quantity("quantized", lambda s: s.quantized, "parameters of a 4-bit base"),
     Quantity("largest_quantized", lambda s: s.largest_quantized, "the largest tensor of a 4-bit base"),
+    Quantity("flat_copy", _flat_copy, "what is trained, if the GPU has room for it twice"),
+    Quantity("bounced", lambda s: s.trainable - _flat_copy(s), "what is trained, if the GPU has no room for it twice"),
+    Quantity("pinned_shards", _pinned_shards, "every tensor's shard, rounded up to a power of two of bytes"),
     Quantity("partition", _partition, "trainable parameters over the ranks that share them"),
     Quantity("touched", _touched, "elements of the tensors that touch one rank's partition"),
     Quantity("largest_tensor", lambda s: s.largest_tensor, "the largest single tensor"),
@@ -181,10 +207,13 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("prefetch_bucket", lambda s: s.job.prefetch_bucket_size, "elements gathered ahead (stage 3)"),
     Quantity("gathered_at_once", _gathered_at_once, "what one gather carries: the prefetch bucket, or a larger matrix"),
     Quantity("reduced_at_once", _reduced_at_once, "what one reduction carries: the bucket, or one larger matrix"),
+    Quantity("owned_part", _owned_part, "what one rank owns where whole tensors are dealt out"),
     Quantity("persistent", lambda s: s.persistent, "small parameters kept whole (stage 3)"),
     Quantity("sub_group", _sub_group, "elements of one optimizer sub-group (stage 3)"),
     Quantity(
-        "kept_gradients", _kept_gradients, "parameters whose gradients exist at the first recomputation",
+        "kept_gradients",
+        _kept_gradients,
+        "parameters whose gradients exist at the first recomputation",
         _recomputed_parameters,
     ),  # fmt: skip
     Quantity("all_reduce_bucket", lambda s: min(s.trainable, 500_000_000), "stage 0 bucket"),

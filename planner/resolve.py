@@ -17,8 +17,10 @@ from planner.architecture.amount import ALL_LINEAR
 from planner.architecture.catalog_models import catalog_model
 from planner.architecture.flops import model_flops
 from planner.architecture.importer import architecture_from_config
+from planner.architecture.overlay import traced_model
 from planner.architecture.shape import Architecture
 from planner.architecture.size import architecture_from_size
+from planner.architecture.traced import TracedModel
 from planner.cluster import Cluster
 from planner.errors import InputError
 from planner.hardware import Gpu, Node, Nvme
@@ -51,7 +53,7 @@ def read_job(path: str | os.PathLike[str], catalogs: Iterable[Path] = ()) -> Job
 def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable[Path] = ()) -> Job:
     """The job of a validated file; names are looked up in the shipped catalogs and in `catalogs`."""
     techniques = read_techniques(catalogs)
-    architecture = _placed(document, ("model",), lambda: _architecture(job_file, document))
+    architecture, traced = _placed(document, ("model",), lambda: _model(job_file, document))
     base, adapter = architecture, job_file.training.adapter
     if adapter is not None:
         decomposed = job_file.training.method_name == "dora"
@@ -78,6 +80,11 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
             f"{cluster.gpu.key} has no {training.precision.peak}",
             "one of " + ", ".join(key for key in ("fp32", "fp16", "bf16", "fp8") if key in cluster.gpu.peak),
         )
+    flops = model_flops(architecture, training.sequence_length)
+    if traced is not None:
+        _placed(document, ("training",), partial(traced.require, settings))
+        flops = traced.flops(flops, training.sequence_length)
+        notes = [*traced.assumptions, *notes]
     return Job(
         name=name,
         architecture=architecture,
@@ -86,7 +93,8 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         runtime=runtime,
         techniques=techniques,
         settings=settings,
-        flops=model_flops(architecture, training.sequence_length),
+        flops=flops,
+        traced=traced,
         choices=_choices(job_file, document, techniques),
         frozen_models=_frozen_models(job_file.training, document, base.parameters),
         objective=job_file.objective,
@@ -105,6 +113,13 @@ def _placed(document: Document, path: tuple[str | int, ...], read: Callable[[], 
         if error.file:
             raise
         raise document.error(path, error.message, error.expected, error.hint) from None
+
+
+def _model(job_file: JobFile, document: Document) -> tuple[Architecture, TracedModel | None]:
+    """The model, with what its own code does where an overlay beside the job file says so."""
+    if job_file.model_path is None or job_file.model_path.lower().endswith(".json"):
+        return _architecture(job_file, document), None
+    return traced_model(Path(document.file).parent / job_file.model_path)
 
 
 def _architecture(job_file: JobFile, document: Document) -> Architecture:

@@ -8,24 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import ceil
 
+from planner.activation_copies import copy_terms
 from planner.cluster import (
     collective_seconds,
     cpu_optimizer_seconds,
     host_link_seconds,
     nvme_seconds,
 )
-from planner.compute import Pass, coefficients, layer_seconds, loss_seconds, recomputed_seconds
+from planner.compute import (
+    Pass,
+    ends_seconds,
+    layers_seconds,
+    overlap_slowdown,
+    recomputed_seconds,
+    updated_seconds,
+)
 from planner.effect_terms import Reader, job_effects, unique
 from planner.effects import AnyEffect, Collective, Transfer, Update
-from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms
+from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms, replica_group, replicas
 from planner.job import Job
 from planner.layouts import stages
 from planner.plan import layout_of, whole
 from planner.quantities import BY_NAME, ceil_divide
 from planner.share import measure_name, share_of
+from planner.speed.memory_bound import memory_seconds
 from planner.terms import TimeTerm, Values
 
 BATCH = ("layout", "micro_batch")
@@ -37,7 +46,8 @@ def time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
     effects = job_effects(job)
     reader = Reader(job, effects, stages(job)[0])
     exchanged = exchange_terms(job, REPEATS, microseconds, outlook)
-    return (*compute_terms(job, outlook), *exchanged, *_effect_terms(reader, effects, outlook))
+    copied = copy_terms(job, REPEATS, microseconds, outlook)
+    return (*compute_terms(job, outlook), *exchanged, *copied, *_effect_terms(reader, effects, outlook))
 
 
 def microseconds(seconds: float) -> int:
@@ -46,6 +56,8 @@ def microseconds(seconds: float) -> int:
 
 
 SLOWDOWN = "compute slowed by collectives"
+COPIES = "copies around collectives"
+REDUCTIONS = ("all_reduce", "reduce_scatter")
 
 
 def bubble(values: Values) -> float:
@@ -73,13 +85,16 @@ def compute_terms(job: Job, outlook: str) -> Iterable[TimeTerm]:
 
 
 def _model_term(job: Job, stage: str, window: str, direction: Pass, repeats: Repeats, outlook: str) -> TimeTerm:
-    """One pass over all layers of a stage, and over logits and loss where it makes them."""
+    """One pass over all layers of a stage, and over embedding, logits and loss where it has them.
+
+    While the pipeline fills and drains a stage waits for the layers of others, not for what stands at the ends.
+    """
 
     def body(values: Values) -> int:
-        share, count = share_of(job, values, stage), job.tokens(values)
-        seconds = sum(n * layer_seconds(share, kind, count, direction, outlook) for kind, n in share.kind_counts)
-        loss = loss_seconds(share, count, direction, outlook) if share.is_last else 0.0
-        return microseconds(repeats(job, values) * (seconds + loss))
+        share, count, times = share_of(job, values, stage), job.tokens(values), repeats(job, values)
+        waits = 0.0 if window == "last_backward" else bubble(values)
+        layers = times * layers_seconds(share, count, direction, outlook)
+        return microseconds(layers + (times - waits) * ends_seconds(share, count, direction, outlook))
 
     return TimeTerm("compute", BATCH, (), body, window, STAGE_LANES[stage])
 
@@ -92,8 +107,8 @@ def _recompute_term(job: Job, stage: str, window: str, repeats: Repeats, outlook
         share, count, times = share_of(job, values, stage), job.tokens(values), repeats(job, values)
         if not share.exists:
             return 0
-        seconds = partial(recomputed_seconds, share, tokens=count, policy=str(values["recompute_policy"]), outlook=outlook)
-        once = ((name, seconds(kind)) for name, kind in measured.items())
+        policy = str(values["recompute_policy"])
+        once = ((name, recomputed_seconds(share, kind, count, policy, outlook)) for name, kind in measured.items())
         return sum(microseconds(times * again) * whole(values, name) for name, again in once)
 
     return TimeTerm("recompute", (*BATCH, "recompute_policy"), tuple(measured), body, window, STAGE_LANES[stage])
@@ -153,25 +168,61 @@ def collective_cost(job: Job, effect: Collective, size: int, values: Values, out
     elements = BY_NAME[effect.of].body(share)
     bucket = BY_NAME[effect.message].body(share) if effect.message else elements
     messages = max(1, ceil_divide(elements, max(1, bucket)))
-    group = data_group(layout_of(values))
-    return messages * collective_seconds(job.cluster, effect.operation, size / messages, group, outlook)
+    layout = layout_of(values)
+    once = collective_seconds(job.cluster, effect.operation, size / messages, data_group(layout), outlook)
+    if effect.operation in REDUCTIONS and replicas(layout) > 1:
+        part, between = size / messages / layout.shards, replica_group(layout)
+        once += collective_seconds(job.cluster, "all_reduce", part, between, outlook)
+    ranks = layout.shards if layout.shards > 1 else 0
+    return messages * (once + ranks * effect.per_rank * 1e-6)
+
+
+def copied_cost(job: Job, effect: Collective, size: int, outlook: str) -> float:
+    """Seconds of the copies around one round of a collective of `size` bytes, in device memory."""
+    width = job.widths[effect.bytes] if isinstance(effect.bytes, str) else effect.bytes
+    return memory_seconds(job.cluster.gpu, size / float(width) * effect.copied, 0, outlook)
 
 
 def _collective_terms(reader: Reader, effect: Collective, outlook: str) -> Iterable[TimeTerm]:
     """A collective's time in each window that it is paid in."""
     scope, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
     job = reader.job
-    share = coefficients().overlap_slowdown.at(outlook)
+    share = overlap_slowdown(job).at(outlook)
 
     def seconds(values: Values) -> float:
         return collective_cost(job, effect, amount(values), values, outlook)
 
+    def copies(values: Values) -> float:
+        return copied_cost(job, effect, amount(values), outlook) if layout_of(values).shards > 1 else 0.0
+
     names = unique(["layout", *scope])
-    for slot in _slots(effect.every, effect.during, "communication"):
+    late = 0 < effect.awaited_above < job.architecture.largest_layer
+    if late and effect.operation == "all_gather" and effect.during == "backward":
+        yield from _gathered_again(job, effect, names, seconds)
+    for slot in _slots(effect.every, effect.during, "serial" if late else "communication"):
         yield _repeated(job, slot, effect.name, names, seconds, effect.source)
         if slot.lane != "serial":
-            beside = _Slot(slot.window, "serial", slot.repeats)
-            yield _repeated(job, beside, SLOWDOWN, names, lambda values: share * seconds(values), effect.source)
+            for stage in stages(job):
+                beside = _Slot(slot.window, STAGE_LANES[stage], slot.repeats)
+                yield _repeated(job, beside, SLOWDOWN, names, lambda values: share * seconds(values), effect.source)
+        if effect.copied:
+            yield _repeated(job, _Slot(slot.window, "serial", slot.repeats), COPIES, names, copies, effect.source)
+
+
+def _gathered_again(
+    job: Job, effect: Collective, scope: tuple[str, ...], seconds: Callable[[Values], float]
+) -> Iterable[TimeTerm]:
+    """One more gather of every recomputed layer: its share of the gather of the whole model."""
+    stage = stages(job)[0]
+    measured = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}
+    for window in ("backward", "last_backward"):
+
+        def body(values: Values, window: str = window) -> int:
+            whole_model = REPEATS[window](job, values) * seconds(values) / share_of(job, values, stage).parameters
+            return sum(microseconds(whole_model * k.parameters) * whole(values, name) for name, k in measured.items())
+
+        names = unique([*BATCH, *scope])
+        yield TimeTerm(f"{effect.name}, once more", names, tuple(measured), body, window, "serial", effect.source)
 
 
 def _transfer_terms(reader: Reader, effect: Transfer, outlook: str) -> Iterable[TimeTerm]:
@@ -202,8 +253,9 @@ def _update_term(reader: Reader, effect: Update, outlook: str) -> TimeTerm:
         if effect.unit == "cpu":
             elements = ceil(size / effect.bytes)  # type: ignore[operator]  # a number for every update
             return cpu_optimizer_seconds(job.cluster, elements, job.ranks_per_node(values), outlook)
-        gpu = job.cluster.gpu
-        return size / (gpu.memory_bandwidth * gpu.memory_efficiency.for_time(outlook))
+        tensors = len(share_of(job, values, stages(job)[0]).sizes)
+        host = tensors * job.runtime.host_update * 1e-6
+        return max(host, updated_seconds(job, size, tensors, outlook))
 
     slot = _Slot("optimizer_step", "serial", _once)
     return _repeated(job, slot, effect.name, scope, seconds, effect.source)

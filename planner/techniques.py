@@ -72,10 +72,16 @@ class ChoiceEntry(BaseModel):
 class RuntimeEntry(BaseModel):
     """A runtime: what it allocates and sends whatever the plan, and the margin its allocator needs.
 
-    `choices` names the values that the runtime has. `degrees` is the parallelism beside data parallelism that is planned
-    by itself, `degrees_on_request` what it has where the job names it; `whole_stream` as in Layout. `kernels` and
-    `gradient_accumulation_dtype` are what it uses unless told otherwise (empty: the precision of compute). `autocast` says that 16-bit training keeps fp32 weights in the
-    layers and casts them for every product.
+    `choices` names the values that the runtime has. `degrees` is the parallelism beside data parallelism that is
+    planned by itself, `degrees_on_request` what it has where the job names it; `whole_stream` as in Layout. `kernels`
+    and `gradient_accumulation_dtype` are what it uses unless told otherwise (empty: the precision of compute).
+    `autocast` says that 16-bit training keeps fp32 weights in the layers and casts them for every product.
+
+    For the time: `flash_kernel` is what it runs for flash attention, an implementation of
+    catalogs/efficiency/attention.yaml. `accumulated_bytes`: device memory traffic per trained weight and micro-batch of
+    adding its gradient to what is there. `stops_early`: recomputation ends with the last tensor that backward needs.
+    `context` is how context-parallel ranks share a sequence, see `planner.speed.operations.Division`. `host_update`:
+    microseconds of the host per trained tensor at the step, which the GPU waits for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -96,6 +102,11 @@ class RuntimeEntry(BaseModel):
     whole_stream: bool = False
     kernels: str = "huggingface"
     gradient_accumulation_dtype: str = ""
+    flash_kernel: str = "flash"
+    accumulated_bytes: float = 0.0
+    stops_early: bool = True
+    context: Literal["ring", "uneven_ring", "heads"] = "ring"
+    host_update: float = 0.0
     choices: dict[str, OneOrMore] = Field(default_factory=dict)
     effects: tuple[AnyEffect, ...]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from planner import hardware_catalog
 from planner.accuracy.run_log import Run
 from planner.accuracy.run_model import Skipped, model_config, stated
-from planner.accuracy.run_network import network_gigabits
+from planner.accuracy.run_network import network_gigabits, network_link
 from planner.errors import InputError
 from planner.job import Job
 from planner.job_file import JobFile
@@ -46,9 +46,11 @@ LOSSES: Mapping[str, str] = {"fused-loss": "fused", "chunked-loss": "chunked"}
 # Names in the kernels column that change nothing the planner counts, beside the losses and Liger; Transformer Engine is
 # how fp8 runs.
 NEUTRAL_KERNELS = (
-    "async-tp", "deterministic", "expandable-segments", "fsdp-prefetch", "overlap-grad-reduce", "overlap-param-gather",
+    "expandable-segments", "fsdp-prefetch", "overlap-grad-reduce", "overlap-param-gather",
 )  # fmt: skip
 IN_BACKWARD = "optimizer-in-backward"
+DETERMINISTIC = "deterministic"
+TENSOR_OVERLAP = ("async-tp", "tp-comm-overlap")
 METHODS = ("full", "lora", "qlora", "dora")
 ALL = ("q", "k", "v", "o", "gate", "up", "down")
 TARGETS: Mapping[str, tuple[str, ...]] = {
@@ -179,7 +181,8 @@ def _optimizer(run: Run) -> str:
 
 def _kernels(run: Run) -> dict[str, str]:
     """The job file's loss and kernels. Raises Skipped for kernels that the planner has no figures for."""
-    known = (*NEUTRAL_KERNELS, IN_BACKWARD, *LOSSES, *KERNELS, *(("te",) if run.precision == "fp8" or run.runtime == "megatron" else ()))
+    engine = ("te",) if run.precision == "fp8" or run.runtime == "megatron" else ()
+    known = (*NEUTRAL_KERNELS, *TENSOR_OVERLAP, DETERMINISTIC, IN_BACKWARD, *LOSSES, *KERNELS, *engine)
     for name in run.kernels:
         if name not in known:
             raise Skipped(f"kernels {name}")
@@ -217,9 +220,17 @@ def _job(run: Run, batch: int, kernels: Mapping[str, str]) -> Job:
         data = _job_data(run, batch, kernels)
         document = Document(file=str(Path(folder, "job.yaml")), data=data, marks={}, key_marks={})
         try:
-            return resolve(validated(JobFile, document), document, run.id)
+            return _linked(run, resolve(validated(JobFile, document), document, run.id))
         except InputError as error:
             raise Skipped(error.message) from None
+
+
+def _linked(run: Run, job: Job) -> Job:
+    """The job with the kind of network that the run names; a job file states its bandwidth alone."""
+    link = network_link(run)
+    if link is None or job.cluster.nodes == 1:
+        return job
+    return replace(job, cluster=replace(job.cluster, node=job.cluster.node.overridden(nic_link=link)))
 
 
 def _job_data(run: Run, batch: int, kernels: Mapping[str, str]) -> dict[str, Any]:
@@ -234,6 +245,8 @@ def _job_data(run: Run, batch: int, kernels: Mapping[str, str]) -> dict[str, Any
             "precision": _precision(run),
             "optimizer": _optimizer(run),
             "attention": ATTENTION.get(str(run.attention), "flash"),  # what torch's SDPA picks where nothing is said
+            **({"deterministic": True} if DETERMINISTIC in run.kernels else {}),
+            **({"tensor_overlap": True} if set(TENSOR_OVERLAP) & set(run.kernels) else {}),
             **kernels,
             **_method(run),
         },

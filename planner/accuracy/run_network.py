@@ -12,6 +12,22 @@ _PER_NODE = re.compile(rf"{_RATE}\s*(?:/|per )\s*node")
 _PER_GPU = re.compile(rf"{_RATE}\s*(?:/|per )\s*(?:GPU|gpu)")
 
 
+# Words of a log by the link of the catalog that behaves as they say; the first that matches counts.
+_LINKS = (
+    (re.compile(r"RoCE"), "roce-200"),
+    (re.compile(r"\b(IB|InfiniBand|HDR|NDR|EDR)\b"), "ib-hdr"),
+    (re.compile(r"\bEFA"), "efa-v2"),
+    (re.compile(r"Omni-?Path"), "omni-path-4x100"),
+    (re.compile(r"Ethernet|\bTCP\b"), "ethernet-100gbe"),
+)
+
+
+def network_link(run: Run) -> str | None:
+    """The link that a run's network behaves like; None where the text names no kind."""
+    text = run.interconnect or ""
+    return next((link for pattern, link in _LINKS if pattern.search(text)), None)
+
+
 def network_gigabits(run: Run, gpus_per_node: int) -> float | None:
     """Gbit/s, one way, of all ports of one node together; None where the text does not say.
 

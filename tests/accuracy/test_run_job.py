@@ -10,7 +10,9 @@ from logs import PARAMETERS, write_log
 from planner.accuracy.run_job import Case, run_case
 from planner.accuracy.run_log import read_run_log
 from planner.accuracy.run_model import Skipped
+from planner.job import Job
 from planner.plan import Layout
+from tests.jobs import PLAIN
 
 
 def case(folder: Path, **cells: str) -> Case:
@@ -28,6 +30,7 @@ def test_a_run_becomes_a_job_and_a_plan(tmp_path: Path) -> None:
     assert dict(found.plan) == {
         "layout": Layout(data=2), "zero_stage": 2, "optimizer_offload": "none", "parameter_offload": "none",
         "gradient_accumulation_dtype": "bf16", "micro_batch": 2, "checkpoint_interval": 0, "checkpoint_count": 0,
+        **PLAIN,
     }  # fmt: skip
 
 
@@ -62,7 +65,7 @@ def test_one_gpu_needs_no_degrees_and_no_node(tmp_path: Path) -> None:
     assert (found.job.cluster.gpus, found.job.runtime.runtime, found.plan["layout"]) == (1, "ddp", Layout(data=1))
 
 
-@pytest.mark.parametrize(("stated", "expected"), [("2", "bf16"), ("4", "fp32")])
+@pytest.mark.parametrize(("stated", "expected"), [("2", "bf16"), ("4", "fp32"), ("6", "fp32")])
 def test_gradients_of_deepspeed(tmp_path: Path, stated: str, expected: str) -> None:
     assert case(tmp_path, gradient_bytes=stated).plan["gradient_accumulation_dtype"] == expected
 
@@ -97,32 +100,35 @@ def test_the_network_between_nodes(
     ("cells", "reason"),
     [
         ({"runtime": ""}, "runtime not stated"),
-        ({"runtime": "internevo"}, "runtime internevo"),
+        ({"runtime": "colossalai"}, "runtime colossalai"),
         ({"gpus": ""}, "gpus not stated"),
-        ({"tensor_parallel": "2"}, "tensor parallel"),
-        ({"pipeline_parallel": "2"}, "pipeline parallel"),
-        ({"context_parallel": "2"}, "context parallel"),
-        ({"expert_parallel": "2"}, "expert parallel"),
+        ({"tensor_parallel": "2"}, "ranks do not multiply to gpus"),
+        ({"tensor_parallel": "2", "data_parallel": "1", "pipeline_parallel": "1", "context_parallel": "1",
+          "runtime": "ddp"}, "tensor parallelism under ddp"),
+        ({"tensor_parallel": "1", "data_parallel": "1", "pipeline_parallel": "2", "context_parallel": "1"},
+         "pipeline parallelism under deepspeed"),
+        ({"tensor_parallel": "1", "data_parallel": "1", "pipeline_parallel": "1", "context_parallel": "2",
+          "runtime": "ddp"}, "sequence parallelism under ddp"),
+        ({"expert_parallel": "2"}, "expert parallelism under deepspeed"),
         ({"data_parallel": ""}, "tensor_parallel not stated"),
         ({"data_parallel": "1", "tensor_parallel": "1", "pipeline_parallel": "1", "context_parallel": "1"},
          "ranks do not multiply to gpus"),
-        ({"shard_group": "1"}, "shard group smaller than data parallel"),
         ({"gpu": ""}, "gpu not stated"),
         ({"gpu": "a100"}, "unknown GPU a100"),
-        ({"gpus_per_node": ""}, "gpus_per_node not stated"),
         ({"gpus": "3", "data_parallel": "3"}, "nodes of unequal size"),
         ({"method": ""}, "method not stated"),
-        ({"method": "lora"}, "method lora"),
+        ({"method": "prefix"}, "method prefix"),
+        ({"method": "lora"}, "lora_rank not stated"),
         ({"offload_optimizer": ""}, "offload_optimizer not stated"),
-        ({"offload_activations": "cpu"}, "activation offload"),
+        ({"offload_activations": "cpu"}, "breaks techniques_exist_in_the_runtime"),
         ({"precision": "mxfp8"}, "precision mxfp8"),
         ({"precision": "fp8"}, "a100-sxm-80gb has no fp8"),
         ({"precision": "fp16", "parameter_bytes": "2", "master_bytes": "0"}, "precision pure-fp16"),
-        ({"gradient_bytes": "6"}, "gradients of 6 bytes"),
+        ({"gradient_bytes": "3"}, "gradients of 3 bytes"),
         ({"runtime": "fsdp2", "zero_stage": "3", "gradient_bytes": "2"}, "gradients of 2 bytes"),
         ({"optimizer": "shampoo"}, "optimizer shampoo"),
         ({"attention": "ring"}, "attention ring"),
-        ({"kernels": "liger;compile"}, "kernels compile"),
+        ({"kernels": "liger;apex"}, "kernels apex"),
         ({"kernels": "te"}, "kernels te"),
         ({"micro_batch": "", "gradient_accumulation": ""}, "gradient_accumulation not stated"),
         ({"global_batch": "", "micro_batch": ""}, "micro_batch not stated"),
@@ -145,3 +151,133 @@ def test_reasons(tmp_path: Path, cells: dict[str, str], reason: str) -> None:
 def test_an_empty_attention_is_what_torch_picks(tmp_path: Path) -> None:
     """torch's scaled_dot_product_attention without a mask takes its flash kernel."""
     assert case(tmp_path, attention="").job.training.attention == "flash"
+
+
+# ── layouts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+EIGHT = {"gpus": "8", "gpus_per_node": "8", "zero_stage": "1", "global_batch": "16", "gradient_bytes": ""}
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        # 8 / (2 · 2 · 1) = 2 data-parallel ranks, stated too
+        ({"runtime": "megatron", "tensor_parallel": "2", "pipeline_parallel": "2", "context_parallel": "1",
+          "data_parallel": "2", "micro_batch": "2", "gradient_accumulation": "4"},
+         Layout(tensor=2, pipeline=2, data=2, whole_stream=True)),
+        # a divided stream, two chunks to a stage, context parallelism; what is left is one rank
+        ({"runtime": "megatron", "tensor_parallel": "2", "pipeline_parallel": "2", "context_parallel": "2",
+          "data_parallel": "", "micro_batch": "2", "gradient_accumulation": "8", "virtual_stages": "2",
+          "sequence_parallel_activations": "yes"},
+         Layout(tensor=2, pipeline=2, sequence=2, data=1, virtual_stages=2)),
+        # FSDP on request
+        ({"runtime": "fsdp2", "zero_stage": "3", "tensor_parallel": "2", "pipeline_parallel": "1",
+          "context_parallel": "1", "data_parallel": "4", "micro_batch": "2", "gradient_accumulation": "2",
+          "sequence_parallel_activations": "yes"},
+         Layout(tensor=2, data=4)),
+        # the states shared by four ranks of eight; a group of all is the usual one
+        ({"runtime": "fsdp2", "zero_stage": "3", "data_parallel": "8", "micro_batch": "2", "shard_group": "4",
+          "gradient_accumulation": "1"},
+         Layout(data=8, shard=4)),
+        ({"runtime": "fsdp2", "zero_stage": "3", "data_parallel": "8", "micro_batch": "2", "shard_group": "8",
+          "gradient_accumulation": "1"},
+         Layout(data=8)),
+    ],
+)  # fmt: skip
+def test_layouts(tmp_path: Path, cells: dict[str, str], expected: Layout) -> None:
+    found = case(tmp_path, **{**EIGHT, **cells})
+    assert found.plan["layout"] == expected
+    assert found.job.choices["layout"] == (expected,)
+
+
+def test_every_layer_of_the_longest_stage_is_recomputed(tmp_path: Path) -> None:
+    """Two layers in two stages: one checkpoint each."""
+    cells = {"tensor_parallel": "4", "pipeline_parallel": "2", "context_parallel": "1", "data_parallel": "1"}
+    found = case(tmp_path, **EIGHT, **cells, runtime="megatron", recompute="full", gradient_accumulation="8")
+    assert (found.plan["checkpoint_interval"], found.plan["checkpoint_count"]) == (1, 1)
+
+
+def test_a_node_that_is_not_stated_is_a_usual_one(tmp_path: Path) -> None:
+    """Up to eight GPUs share a node."""
+    job = case(tmp_path, gpus_per_node="").job
+    assert (job.cluster.gpus_per_node, job.cluster.nodes) == (2, 1)
+
+
+# ── methods, kernels, recomputation ──────────────────────────────────────────────────────────────────────────────────
+
+
+def trained(job: Job) -> set[str]:
+    """Weights of the first layer that carry an adapter."""
+    names = (tensor.name for tensor in job.architecture.layers[0].kind.tensors if tensor.trainable)
+    return {name.split(".")[1] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ("", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}),
+        ("LoRA on q,v", {"q_proj", "v_proj"}),
+        (
+            "rank 16; LoRA on query,value,output,mlp",
+            {"q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+        ),
+        ("LoRA on all", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}),
+    ],
+)
+def test_targets_stand_in_the_notes(tmp_path: Path, notes: str, expected: set[str]) -> None:
+    job = case(tmp_path, method="lora", lora_rank="8", notes=notes).job
+    assert job.training.method == "lora"
+    assert trained(job) == expected
+
+
+def test_decomposed_adapters(tmp_path: Path) -> None:
+    """Outputs of the seven matrices, 4 · 64 + 2 · 256 + 64 = 832, in two layers: that many magnitudes."""
+    plain, decomposed = (case(tmp_path, method=method, lora_rank="8").job for method in ("lora", "dora"))
+    assert decomposed.trainable_parameters - plain.trainable_parameters == 2 * 832
+
+
+def test_an_optimizer_in_backward_does_not_clip(tmp_path: Path) -> None:
+    cells = {"gpus": "1", "gpus_per_node": "1", "data_parallel": "1", "zero_stage": "0", "runtime": "single"}
+    parts = {"global_batch": "2", "micro_batch": "2", "gradient_accumulation": "1"}
+    found = case(tmp_path, **cells, **parts, kernels="optimizer-in-backward")
+    assert found.plan["optimizer_update"] == "in_backward"
+    assert found.job.training.gradient_clipping == 0
+
+
+FSDP = {"runtime": "fsdp2", "zero_stage": "3", "gradient_bytes": ""}
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({**FSDP, "recompute": "selective"}, ("selective", 1, 2)),
+        ({**FSDP, "recompute": "full"}, ("full", 1, 2)),
+        # Megatron's makes the core attention again, of which flash attention keeps nothing
+        ({"runtime": "megatron", "zero_stage": "1", "recompute": "selective"}, ("full", 0, 0)),
+    ],
+)
+def test_selective_recomputation(tmp_path: Path, cells: dict[str, str], expected: tuple[str, int, int]) -> None:
+    plan = case(tmp_path, **cells).plan
+    assert (plan["recompute_policy"], plan["checkpoint_interval"], plan["checkpoint_count"]) == expected
+
+
+def test_activations_on_the_host(tmp_path: Path) -> None:
+    assert case(tmp_path, **FSDP, offload_activations="cpu").plan["activation_offload"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({}, ("huggingface", "standard")),
+        ({"kernels": "compile"}, ("compiled", "standard")),
+        ({"kernels": "liger;fused-loss"}, ("liger", "fused")),
+        # what changes nothing that is counted
+        ({"kernels": "expandable-segments"}, ("huggingface", "standard")),
+        ({"runtime": "megatron", "zero_stage": "1"}, ("megatron", "standard")),
+        # MPT's own code has flash-attn's loss
+        ({"architecture": "mpt", "tied_embeddings": "yes"}, ("huggingface", "kernel")),
+    ],
+)
+def test_kernels_and_losses(tmp_path: Path, cells: dict[str, str], expected: tuple[str, str]) -> None:
+    training = case(tmp_path, **cells).job.training
+    assert (training.kernels, training.loss) == expected

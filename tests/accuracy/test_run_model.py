@@ -27,6 +27,9 @@ MOE: dict[str, Any] = {"experts": 8, "experts_per_token": 2, "expert_ffn_hidden"
         ({"kv_heads": 2}, "llama", 251_200),
         # one embedding 64 000, positions 128·64; a layer 12·64² + biases (3+1+4+1)·64 + norms 4·64 = 49 984; 2·64
         ({"architecture": "gpt", "tied_embeddings": True}, "gpt2", 172_288),
+        # queries that share keys, as Megatron builds them: embedding 64 000; per layer q and o 2·64² and k, v 2·64·32,
+        # feed-forward 8·64², biases 2·64 + 2·32 and 256 + 64, norms 4·64: 45 824; final norm 2·64
+        ({"architecture": "gpt", "kv_heads": 2, "ffn_hidden": 256, "tied_embeddings": True}, "starcoder2", 155_776),
         # no biases, no positions: 64 000 + 2·(12·64² + 2·64) + 64
         ({"architecture": "mpt", "tied_embeddings": True}, "mpt", 162_624),
         ({"architecture": "gemma", "model": "Gemma-2B", "tied_embeddings": True}, "gemma", 195_392),
@@ -73,7 +76,7 @@ def test_deepseek_v3_has_its_own_latent_widths() -> None:
         ({"kv_heads": None}, "kv_heads not stated"),
         ({"tied_embeddings": None}, "tied_embeddings not stated"),
         ({"heads": 3}, "heads do not divide hidden"),
-        ({"architecture": "gpt", "kv_heads": 2}, "architecture gpt with shared key heads"),
+        ({"architecture": "mpt", "kv_heads": 2}, "architecture mpt with shared key heads"),
         ({"architecture": "mpt", "ffn_hidden": 100}, "ffn_hidden is no multiple of hidden"),
         ({"architecture": "falcon"}, "architecture falcon with a key for every head"),
         ({"architecture": "qwen", "model": "Qwen 7B"}, "qwen generation not in the name"),

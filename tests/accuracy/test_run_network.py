@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.accuracy.run_log import Run
-from planner.accuracy.run_network import network_gigabits
+from planner.accuracy.run_network import network_gigabits, network_link
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,19 @@ from planner.accuracy.run_network import network_gigabits
 )
 def test_gigabits_of_a_node(text: str | None, expected: float | None) -> None:
     assert network_gigabits(Run(line=2, id="a-1", source="a", interconnect=text), 8) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4x100Gb RoCE", "roce-200"),
+        ("NVLink/NVSwitch; 8x200Gb HDR IB per node", "ib-hdr"),
+        ("EFA 3200 Gbit/s per node", "efa-v2"),
+        ("4x100Gb Omni-Path", "omni-path-4x100"),
+        ("25 Gbit/s per node Ethernet", "ethernet-100gbe"),
+        ("NVLink; RDMA 400Gb/s per GPU", None),
+        (None, None),
+    ],
+)
+def test_kind_of_a_network(text: str | None, expected: str | None) -> None:
+    assert network_link(Run(line=2, id="a-1", source="a", interconnect=text)) == expected

@@ -100,13 +100,13 @@ def test_false_verdicts(fits: bool | None, verdict: str, expected: tuple[bool, b
 
 def test_metrics_of_memory(tmp_path: Path) -> None:
     found = evaluation(tmp_path)
-    books = [moment.books for moment in found.ledger["gpu"].moments]
-    allocated = max(sum(size for book, size in at.items() if book != "reserve") for at in books)
-    assert memory_predicted(found, "allocated") == allocated
-    assert memory_predicted(found, "reserved") == allocated * found.job.runtime.fragmentation
+    gpu = found.ledger["gpu"]
+    assert memory_predicted(found, "allocated") == gpu.tensors()
+    reserved = gpu.reserved(found.job.runtime.fragmentation)
+    assert memory_predicted(found, "reserved") == reserved > gpu.tensors()
     # 0.90 GiB of context, 688 MiB of communicator, 64 MiB of workspaces
     reserve = 966_367_641 + 721_420_288 + 67_108_864
-    assert memory_predicted(found, "device") == allocated * found.job.runtime.fragmentation + reserve
+    assert memory_predicted(found, "device") == reserved + reserve
 
 
 @pytest.mark.parametrize("metric", ["allocated", "reserved", "device"])
@@ -176,26 +176,26 @@ def test_a_whole_log(tmp_path: Path) -> None:
         write_log(
             tmp_path,
             {},
-            {"id": "own-002", "runtime": "megatron"},
-            {"id": "own-003", "runtime": "megatron"},
-            {"id": "own-004", "method": "dora"},
+            {"id": "own-002", "runtime": "colossalai"},
+            {"id": "own-003", "runtime": "colossalai"},
+            {"id": "own-004", "method": "prefix"},
             {"id": "own-005", **nodes},
         )
     )
     answer = accuracy_answer(found)
     assert [score.run.id for score in found.scores] == [SMALL["id"], "own-005"]
     assert list(answer["skipped"].items()) == [
-        ("runtime megatron", 2), ("method dora", 1), ("time: network between nodes not stated", 1),
+        ("runtime colossalai", 2), ("method prefix", 1), ("time: network between nodes not stated", 1),
     ]  # fmt: skip
     assert (answer["overall"]["rows"], answer["sources"]["own"]["time"]["rows"]) == (2, 1)
 
 
 def test_a_log_in_which_nothing_is_scored(tmp_path: Path) -> None:
-    assert accuracy_answer(accuracy(write_log(tmp_path, {"runtime": "megatron"}))) == {
+    assert accuracy_answer(accuracy(write_log(tmp_path, {"runtime": "colossalai"}))) == {
         "sources": {},
         "overall": {
             "memory_median_of_sources": None, "time_median_of_sources": None, "false_fits": 0, "false_nos": 0,
             "rows": 0,
         },
-        "skipped": {"runtime megatron": 1},
+        "skipped": {"runtime colossalai": 1},
     }  # fmt: skip

@@ -1,0 +1,91 @@
+"""What a layer computes, in counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.architecture.catalog_models import catalog_model, catalog_models
+from planner.architecture.flops import active
+from planner.speed.operations import Division, LayerOperations, layer_operations
+
+MODELS = tuple(catalog_models())
+
+
+def operations(name: str, layer: int = 0, **division: object) -> LayerOperations:
+    """Operations of one layer group of a catalog model."""
+    model = catalog_model(name)
+    return layer_operations(model.layers[layer].kind, model.hidden, Division(**division))  # type: ignore[arg-type]
+
+
+def shapes(work: LayerOperations) -> list[tuple[float, float]]:
+    return [(item.columns, item.inner) for item in work.products]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_products_count_the_weights_that_a_token_meets(name: str) -> None:
+    model = catalog_model(name)
+    for group in model.layers:
+        if group.tower == "vision" or group.kind.recurrence is not None:
+            continue
+        work = layer_operations(group.kind, model.hidden, Division())
+        counted = sum(item.columns * item.inner * item.share for item in work.products)
+        assert counted == pytest.approx(active(group.kind), rel=2e-3)
+
+
+def test_llama_layer() -> None:
+    assert shapes(operations("llama-3-8b")) == [
+        (4096, 4096), (1024, 4096), (1024, 4096), (4096, 4096), (14336, 4096), (14336, 4096), (4096, 14336),
+    ]  # fmt: skip
+
+
+def test_tensor_parallel_divides_outputs_of_the_first_and_inputs_of_the_last_product() -> None:
+    assert shapes(operations("llama-3-8b", tensor_parallel=2)) == [
+        (2048, 4096), (512, 4096), (512, 4096), (4096, 2048), (7168, 4096), (7168, 4096), (4096, 7168),
+    ]  # fmt: skip
+
+
+def test_inputs_in_front_are_the_same_product() -> None:
+    # GPT-2 stores inputs x outputs
+    assert shapes(operations("gpt2")) == [(2304, 768), (768, 768), (3072, 768), (768, 3072)]
+
+
+def test_copies_of_an_input_are_made_once() -> None:
+    first = [item.reads_input_first for item in operations("llama-3-8b").products]
+    assert first == [True, False, False, True, True, False, True]
+
+
+def test_only_a_dense_output_projection_closes_a_layer() -> None:
+    assert [item.closes_layer for item in operations("llama-3-8b").products] == [False] * 6 + [True]
+    assert not any(item.closes_layer for item in operations("mixtral-8x7b").products)
+    assert not any(item.closes_layer for item in operations("gemma-2-9b").products)
+
+
+def test_experts_are_one_product_of_a_batch() -> None:
+    routed = [item for item in operations("mixtral-8x7b", expert_parallel=4).products if item.batch > 1]
+    # 2 of 8 experts on this rank; 2 rows for each token come in, and as many go out
+    assert [(item.batch, item.share, item.columns, item.inner) for item in routed] == [
+        (2, 2, 28672, 4096), (2, 2, 4096, 14336),
+    ]  # fmt: skip
+
+
+def test_latent_attention_has_wide_queries_and_narrow_values() -> None:
+    call = operations("deepseek-v3", tensor_parallel=4).attentions[0]
+    assert (call.heads, call.head_dim, call.value_dim) == (32, 192, 128)
+
+
+def test_heads_of_ulysses_are_divided_by_the_ranks_of_a_sequence() -> None:
+    assert operations("llama-3-8b", context_parallel=4, context="heads").attentions[0].heads == 8
+    assert operations("llama-3-8b", context_parallel=4).attentions[0].heads == 32
+
+
+def test_passes_of_a_llama_layer() -> None:
+    passes = {item.name: item.elements for item in operations("llama-3-8b").passes}
+    # 2 norms and 2 residuals of 4096; 3 forks of 4096 (k, v, up); (32 + 8) heads of 128 rotated; width 14336
+    assert passes == {"norm_rms": 8192, "residual": 8192, "fork": 12288, "rotary": 5120, "gated": 14336}
+
+
+def test_sequence_parallel_divides_norms_and_residuals() -> None:
+    passes = {item.name: item.elements for item in operations("llama-3-8b", tensor_parallel=2).passes}
+    divided = operations("llama-3-8b", tensor_parallel=2, sequence_parallel=True).passes
+    assert passes["norm_rms"] == 8192
+    assert {item.name: item.elements for item in divided}["norm_rms"] == 4096
