@@ -38,15 +38,15 @@ def layouts(job: Job) -> tuple[Layout, ...]:
     raise InputError(
         f"{text}: no such layout of {job.cluster.gpus} GPUs",
         path=f"choices.{next(iter(named), 'layout')}",
-        expected="degrees whose product divides the number of GPUs, with experts inside the data-parallel ranks",
+        expected="degrees that divide the GPUs, the model's heads, experts and tokens, and a layer for each stage",
     )
 
 
 def _degrees(job: Job, name: str) -> tuple[int, ...]:
-    """The values of one degree: those the job names, else what the runtime has by itself."""
+    """The values of one degree: those that the job names and the model can have, else all that the runtime opens."""
     named = job.choices.get(f"{name}_parallel")
     if named is not None:
-        return tuple(value for value in named if isinstance(value, int))
+        return tuple(value for value in named if isinstance(value, int) and _suits(job, name, value))
     return tuple(_possible(job, name)) if name in job.runtime.degrees else (1,)
 
 
@@ -58,16 +58,18 @@ def _possible(job: Job, name: str) -> Iterable[int]:
         "sequence": job.cluster.gpus_per_node,
         "expert": job.experts,
     }[name]
-    heads = job.heads
+    ranks = job.cluster.gpus_per_node if name in ("tensor", "sequence") else job.cluster.gpus
     for degree in range(1, min(max(1, most), job.cluster.gpus) + 1):
-        divides = {
-            "tensor": heads % degree == 0 and job.cluster.gpus_per_node % degree == 0,
-            "pipeline": job.cluster.gpus % degree == 0,
-            "sequence": job.cluster.gpus_per_node % degree == 0 and job.training.sequence_length % degree == 0,
-            "expert": degree == 1 or (job.experts % degree == 0 and job.cluster.gpus % degree == 0),
-        }[name]
-        if divides:
+        if ranks % degree == 0 and _suits(job, name, degree):
             yield degree
+
+
+def _suits(job: Job, name: str, degree: int) -> bool:
+    """Whether the model can be cut that way: heads, experts and tokens evenly, a layer at least for each stage."""
+    if name == "pipeline":
+        return degree <= len(job.layer_kinds)
+    whole = {"tensor": job.heads, "sequence": job.training.sequence_length, "expert": job.experts}
+    return whole[name] % degree == 0
 
 
 def _layout(job: Job, tensor: int, pipeline: int, sequence: int, expert: int) -> Layout | None:

@@ -9,13 +9,14 @@ from planner.architecture.activations import Amount, LayerActivations
 from planner.effect_terms import Reader, allocation_terms, job_effects
 from planner.job import Job
 from planner.layouts import WHOLE, stages
-from planner.plan import whole
+from planner.plan import layout_of, whole
 from planner.share import Share, measure_name, share_of
 from planner.terms import MemoryTerm, Values
 
 BATCH = ("layout", "micro_batch")
 INTERVAL = (*BATCH, "checkpoint_interval", "recompute_policy")
 PASSES = ("forward", "loss", "backward_start")
+LATE = ("recompute_start", "backward_end")
 UnderWay = Callable[[Share, int, int], int]
 Waiting = Callable[[Share, Values, UnderWay], int]
 
@@ -74,9 +75,9 @@ class _Terms:
 
         def size(share: Share, values: Values, under_way: UnderWay) -> int:
             count, times = self.job.tokens(values), self.job.micro_batches(values)
-            full = sum(number * share.of(kind).stored.at(count) for kind, number in share.kind_counts)
-            dropped = ((share.of(kind).stored.at(count), whole(values, n)) for n, kind in self.recomputed.items())
-            return under_way(share, full, times) - sum(under_way(share, one, times) * number for one, number in dropped)
+            dropped = ((kind, -whole(values, name)) for name, kind in self.recomputed.items())
+            counted = (*share.kind_counts, *dropped)
+            return sum(under_way(share, share.of(kind).stored.at(count), times) * number for kind, number in counted)
 
         yield from self.waiting("activations of kept layers", size, PASSES, BATCH, tuple(self.recomputed))
 
@@ -95,7 +96,7 @@ class _Terms:
         measure = measure_name("checkpoints", self.stage)
 
         def size(share: Share, values: Values, under_way: UnderWay) -> int:
-            kept = [_checkpoint(share.of(kind), values) for kind, _ in share.kind_counts]
+            kept = [checkpoint_amount(share.of(kind), values) for kind, _ in share.kind_counts]
             boundary = max(kept, key=lambda amount: amount.per_token).at(self.job.tokens(values))
             return under_way(share, boundary, self.job.micro_batches(values)) * whole(values, measure)
 
@@ -107,7 +108,8 @@ class _Terms:
     ) -> Iterable[MemoryTerm]:
         """What waits for its backward, on the GPU or where it is offloaded to, with other micro-batches' in a pipeline.
 
-        Copies run ahead of the layers; the few tensors on their way are part of the running layer's own.
+        At late moments outside `moments` only what other micro-batches keep stands. Copies run ahead of the layers; the
+        few tensors on their way are part of the running layer's own.
         """
         scope, job = (*scope, "activation_offload"), self.job
 
@@ -122,8 +124,9 @@ class _Terms:
             return held * job.ranks_per_node(values)
 
         yield self.term(name, on_gpu, moments, scope, measures)
+        gone = tuple(moment for moment in LATE if moment not in moments)
         if self.piped:
-            yield self.term(name, others, ("backward_end",), scope, measures)
+            yield self.term(name, others, gone, scope, measures)
         yield self.term(f"{name} on the host", on_host, moments, scope, measures, device="host")
 
     def live(self) -> Iterable[MemoryTerm]:
@@ -132,9 +135,6 @@ class _Terms:
         yield self.term("backward of the last layer", self._start, ("backward_start",))
         yield self.term("recomputed segment", self._segment, ("recompute_start",), scope=INTERVAL)
         yield self.term("backward of the first layers", self._end, ("backward_end",), scope=INTERVAL)
-
-    def _layers(self, share: Share) -> list[LayerActivations]:
-        return [share.of(kind) for kind in share.kinds]
 
     def _forward(self, share: Share, values: Values) -> int:
         count, found = self.job.tokens(values), share.activations
@@ -148,14 +148,11 @@ class _Terms:
     def _start(self, share: Share, values: Values) -> int:
         count, found = self.job.tokens(values), share.activations
         final = (found.final + found.final_backward).at(count) if share.is_last else 0
-        return max(_kept_backward(self._layers(share), count), final)
+        return max(_kept_backward(share.kept_layers, count), final)
 
     def _segment(self, share: Share, values: Values) -> int:
-        layers, interval = self._layers(share), whole(values, "checkpoint_interval")
-        found = _segment(layers, interval, self.job.tokens(values))
-        if not _selects(values) or not interval:
-            return found
-        return found - min(layer.selective_shared.at(self.job.tokens(values)) for layer in layers)
+        interval = whole(values, "checkpoint_interval")
+        return segment_bytes(share, interval, self.job.tokens(values), _selects(values)) if interval else 0
 
     def _end(self, share: Share, values: Values) -> int:
         count = self.job.tokens(values)
@@ -199,11 +196,36 @@ class _Terms:
             yield self.term("relative positions of checkpointed layers", checkpointed, later, scope=scope)
 
 
+def least_activations(job: Job, values: Values) -> int:
+    """Bytes of activations that no plan with this layout and micro-batch can do without on some GPU.
+
+    Some stage makes logits and loss, and every stage runs its layers forward, recomputed later or not.
+    """
+    layout = layout_of(values)
+    return _least_activations(job, layout.tensor, layout.whole_stream, job.tokens(values))
+
+
+@lru_cache(maxsize=65536)
+def _least_activations(job: Job, tensor_ranks: int, whole_stream: bool, tokens: int) -> int:
+    """As `least_activations`, for what it depends on."""
+    found = job.activations_under(tensor_ranks, whole_stream)
+    ways = ((layer.checkpointed_forward_live, layer.stored + layer.forward_live) for layer in found.layers)
+    running = max(min(recomputed.at(tokens), kept.at(tokens)) for recomputed, kept in ways)
+    return max(found.loss_forward.at(tokens), found.loss_backward.at(tokens), running)
+
+
+@lru_cache(maxsize=65536)
+def segment_bytes(share: Share, interval: int, tokens: int, selective: bool) -> int:
+    """What recomputing one segment of `interval` layers holds at most, less what selective recomputation kept of it."""
+    found = _segment(share.kept_layers, interval, tokens)
+    return found - min(layer.selective_shared.at(tokens) for layer in share.kept_layers) if selective else found
+
+
 def _selects(values: Values) -> bool:
     return values["recompute_policy"] == "selective"
 
 
-def _checkpoint(layer: LayerActivations, values: Values) -> Amount:
+def checkpoint_amount(layer: LayerActivations, values: Values) -> Amount:
     """What one checkpoint keeps: the layer's input, and what selective recomputation keeps besides."""
     return layer.boundary + layer.selective if _selects(values) else layer.boundary
 
@@ -212,7 +234,7 @@ def _offloads(values: Values) -> bool:
     return values["activation_offload"] == "cpu"
 
 
-def _kept_backward(layers: list[LayerActivations], count: int) -> int:
+def _kept_backward(layers: Sequence[LayerActivations], count: int) -> int:
     """The most that a kept layer's backward holds beyond all that is stored; what later layers stored is gone then."""
     most = freed = 0
     for layer in reversed(layers):
@@ -221,7 +243,7 @@ def _kept_backward(layers: list[LayerActivations], count: int) -> int:
     return most
 
 
-def _segment(layers: list[LayerActivations], interval: int, count: int) -> int:
+def _segment(layers: Sequence[LayerActivations], interval: int, count: int) -> int:
     """The most that recomputing `interval` consecutive layers holds: all they store and one layer's surplus."""
     if interval == 0:
         return 0

@@ -12,10 +12,12 @@ import yaml
 
 from planner.job import Job
 from planner.job_file import read_job_file
+from planner.layouts import layouts
 from planner.ledger import ledger
-from planner.plan import Plan
+from planner.plan import Layout, Plan
 from planner.resolve import plain_plan, resolve
 from planner.space import job_space
+from planner.techniques import read_techniques
 
 DATA = Path(__file__).parent / "data"
 
@@ -25,6 +27,11 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "cluster": {"gpu": "a100-sxm-80gb", "gpus_per_node": 2},
     "training": {"sequence_length": 512, "global_batch": 8},
 }
+# Techniques that few tests are about, each choice at its plainest.
+PLAIN: Mapping[str, Any] = {
+    name: entry.default for name, entry in read_techniques().choices.items()
+    if entry.domain == "listed" and name not in ("zero_stage", "optimizer_offload", "parameter_offload")
+}  # fmt: skip
 
 
 def job(catalogs: Iterable[Path] = (), **overrides: Any) -> Job:
@@ -72,15 +79,25 @@ MACHINES: tuple[tuple[int, Mapping[str, Any]], ...] = (
     (4, {"node": "aws-g5.12xlarge"}),
 )
 LARGEST_SMALL = 3000
+# Runtimes that divide a model's tensors or layers over ranks, with the degrees that each is asked for.
+DIVIDING: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("megatron", ("tensor", "pipeline", "sequence", "expert")),
+    ("megatron-deepspeed", ("tensor", "pipeline")),
+    ("internevo", ("tensor", "pipeline")),
+    ("deepspeed", ("tensor", "sequence")),
+    ("fsdp2", ("tensor", "sequence")),
+)
 
 
 def random_job(seed: int, small: bool = False) -> Job:
     """A job drawn from `seed`: model, machine, batch, length, precision, optimizer, pins and memory limits.
 
-    `small` keeps to few layers and narrowed choices, at most LARGEST_SMALL candidate plans.
+    `small` keeps to few layers and narrowed choices, at most LARGEST_SMALL candidate plans. Of jobs on several GPUs two
+    in five have a runtime that divides the model, and a few layouts drawn from those it can have.
     """
-    draw = Random(seed)
+    draw, divided = Random(seed), Random(f"divided {seed}")
     gpus, machine = draw.choice(MACHINES)
+    runtime, degrees = divided.choice(DIVIDING) if gpus > 1 and divided.random() < 0.4 else ("deepspeed", ())
     batches = (1, 2, 4, 6) if small else (1, 4, 12, 32, 60)
     found = job(
         model=_model(draw, small),
@@ -90,14 +107,52 @@ def random_job(seed: int, small: bool = False) -> Job:
             "global_batch": draw.choice((gpus, gpus, gpus, gpus, 1)) * draw.choice(batches),
             "precision": draw.choice(("bf16", "bf16", "fp16", "fp32")),
             "optimizer": draw.choice(("adamw", "adamw", "adam", "lion", "adafactor", "sgd", "adamw-8bit", "muon")),
+            "runtime": runtime,
         },
-        choices=_pins(draw, small),
+        choices={**_pins(draw, small), **(STAYS if degrees else {}), **_late_pins(divided, small)},
         objective=draw.choice(("step_time", "step_time", "memory")),
     )
-    for name, values in (("checkpoint_interval", (0, 1)), ("micro_batch", (1, 2)), ("checkpoint_count", (0, 1, 2))):
+    if degrees:
+        found = found.with_choices({"layout": _layouts(found, degrees, divided)})
+    for name, values in NARROWER.items():
         if small and job_space(found).size > LARGEST_SMALL:
             found = found.with_choices({name: values})
     return _tightened(found, draw)
+
+
+# What runtimes that divide the model have of the offloads.
+STAYS: Mapping[str, str] = {"optimizer_offload": "none", "parameter_offload": "none"}
+NARROWER: Mapping[str, tuple[int | str, ...]] = {
+    "checkpoint_interval": (0, 1), "micro_batch": (1, 2), "checkpoint_count": (0, 1, 2),
+    **{name: (value,) for name, value in PLAIN.items()}, "zero_stage": (1,),
+}  # fmt: skip
+
+
+def _late_pins(draw: Random, small: bool) -> dict[str, Any]:
+    """Where activations wait, what checkpoints keep, when gradients are reduced; small jobs leave little of it open."""
+    options = {
+        "activation_offload": ["none", "cpu"], "recompute_policy": ["full", "selective"],
+        "gradient_sync": ["every_micro_batch", "last_micro_batch"],
+    }  # fmt: skip
+    return {name: draw.choice(values) for name, values in options.items() if draw.random() < (0.8 if small else 0.3)}
+
+
+def _layouts(found: Job, degrees: tuple[str, ...], draw: Random) -> tuple[Layout, ...]:
+    """One to three layouts that the runtime can have; now and then with model chunks, or states shared by two ranks."""
+    possible = layouts(found.with_choices({f"{name}_parallel": (1, 2, 4) for name in degrees}))
+    piped = [layout for layout in possible if layout.pipeline > 1]
+    drawn = piped if piped and draw.random() < 0.6 else possible
+    chosen = draw.sample(drawn, min(len(drawn), draw.randint(1, 3)))
+    return tuple(dict.fromkeys(_varied(layout, draw) for layout in chosen))
+
+
+def _varied(layout: Layout, draw: Random) -> Layout:
+    """The layout, with two chunks to a stage or groups of two sharing ranks where it can have them."""
+    if layout.pipeline > 1 and draw.random() < 0.3:
+        layout = replace(layout, virtual_stages=2)
+    if layout.data % 2 == 0 and layout.expert == 1 and draw.random() < 0.2:
+        layout = replace(layout, shard=2)
+    return layout
 
 
 def _model(draw: Random, small: bool) -> Any:

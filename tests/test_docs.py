@@ -13,7 +13,8 @@ from click.testing import CliRunner
 import constraints
 from planner.cli import cli, main
 from planner.effects import EFFECT_KINDS
-from planner.techniques import read_techniques
+from planner.quantities import BY_NAME
+from planner.techniques import RuntimeEntry, read_techniques
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -48,6 +49,13 @@ def test_choices_and_effect_kinds_are_documented() -> None:
     text = (ROOT / "docs" / "techniques.md").read_text(encoding="utf-8")
     kinds = [kind.model_fields["kind"].annotation.__args__[0] for kind in EFFECT_KINDS]
     assert [name for name in (*kinds, *read_techniques().choices) if f"`{name}`" not in text] == []
+
+
+def test_quantities_and_facts_of_runtimes_are_documented() -> None:
+    text = (ROOT / "docs" / "techniques.md").read_text(encoding="utf-8")
+    said = {"runtime", "version", "summary", "source", "effects", "choices"}
+    facts = [name for name in RuntimeEntry.model_fields if name not in said and not name.endswith("_source")]
+    assert [name for name in (*BY_NAME, *facts) if f"| `{name}` |" not in text] == []
 
 
 def test_the_documented_technique_can_be_added(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ choices:
 """
 WHOLE = "expected a whole number such as 4096, 7e9 or 7B"
 MODEL = "expected a catalog name, a path to a config.json, or {parameters: 7e9, layers: 32}"
-METHOD = "expected full, {lora: {rank: 16}} or {qlora: {rank: 16}}"
+METHOD = "expected full, {lora: {rank: 16}}, {qlora: {rank: 16}} or {dora: {rank: 16}}"
 VALUES = "expected one value or a list of values"
 
 
@@ -52,7 +52,7 @@ def test_defaults() -> None:
     training = settings.training
     assert (training.precision, training.optimizer, training.method) == ("bf16", "adamw", "full")
     assert (training.runtime, training.attention, training.loss) == ("deepspeed", "flash", "standard")
-    assert (training.kernels, training.gradient_clipping) == ("huggingface", 1.0)
+    assert (training.kernels, training.gradient_clipping, training.frozen_models) == (None, 1.0, ())
     assert (training.method_name, training.adapter) == ("full", None)
     assert (settings.choices, settings.objective, settings.time_limit) == ({}, "step_time", 10.0)
     assert (settings.cluster.gpu_memory, settings.model_path) == (None, None)
@@ -114,9 +114,7 @@ def test_every_way_to_say_it() -> None:
         (
             "sequence_length",
             "sequence_lenght",
-            "9:3: training.sequence_lenght: unknown key 'sequence_lenght'; expected one of sequence_length, "
-            "global_batch, precision, optimizer, method, runtime, attention, loss, kernels, gradient_clipping; "
-            "did you mean 'sequence_length'?",
+            "9:3: training.sequence_lenght: unknown key 'sequence_lenght'; did you mean 'sequence_length'?",
         ),
         (
             "64",
@@ -211,12 +209,13 @@ def test_every_way_to_say_it() -> None:
         (
             "choices:",
             "  method: {lroa: {rank: 16}}\nchoices:",
-            "11:12: training.method.lroa: unknown key 'lroa'; expected one of lora, qlora; did you mean 'lora'?",
+            "11:12: training.method.lroa: unknown key 'lroa'; expected one of lora, qlora, dora; did you mean 'lora'?",
         ),
         (
             "choices:",
             "  method: {lora: {rnk: 16}}\nchoices:",
-            "11:19: training.method.lora.rnk: unknown key 'rnk'; expected rank; did you mean 'rank'?",
+            "11:19: training.method.lora.rnk: unknown key 'rnk'; expected one of rank, targets, "
+            "train_embeddings; did you mean 'rank'?",
         ),
         ("choices:", "  method: {}\nchoices:", f"11:11: training.method: one method is needed; {METHOD}"),
         (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from planner.ledger import ledger
-from planner.plan import Layout
+from planner.job import Job
+from planner.ledger import Ledger, ledger, stage_ledgers
+from planner.plan import Layout, Plan
 from planner.share import share
 from tests.jobs import job, plan
 
@@ -58,3 +59,150 @@ def test_autocast_caches_the_weights_of_checkpointed_layers() -> None:
     name = "16-bit weights cached by autocast"
     assert lines["forward"][name] == lines["loss"][name] == 4 * 2 * matrices
     assert name not in lines["backward_end"]
+
+
+# ── pipelines ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Eight layers on four GPUs, eight micro-batches of one sequence where the data-parallel degree is 1.
+DEEP = {
+    "model": {"parameters": 100_000_000, "layers": 8, "vocabulary": 8000, "heads": 8},
+    "cluster": {"gpu": "a100-sxm-80gb", "gpus_per_node": 4},
+}
+KEPT, CHECKPOINTS = "activations of kept layers", "checkpoints"
+
+
+def divided(layout: Layout, runtime: str = "megatron", **values: object) -> tuple[Job, Plan]:
+    """The deep job with one layout, and its plainest plan with some values replaced."""
+    found = job(**DEEP, training={"runtime": runtime}).with_choices({"layout": (layout,)})
+    return found, plan(found, layout=layout, **values)
+
+
+def line(books: Ledger, moment: str, name: str, device: str = "gpu") -> int:
+    """Bytes of the lines of a name at a moment."""
+    found = {m.name: m for m in books[device].moments}[moment]
+    return sum(one.bytes for one in found.lines if one.name == name)
+
+
+def test_a_stage_holds_the_micro_batches_under_way() -> None:
+    """Four stages of two layers: stage r holds 4 - r micro-batches, at backward's end all but the one that ends."""
+    layout = Layout(pipeline=4)
+    found, one = divided(layout)
+    stored = found.activations_of(found.layer_kinds[0]).stored.at(512)
+    ledgers = stage_ledgers(found, one)
+    waiting = {stage: line(ledgers[stage], "forward", KEPT) for stage in ledgers}
+    assert waiting == {"first": 4 * 2 * stored, "inner": 3 * 2 * stored, "last": 1 * 2 * stored}
+    ended = {stage: line(ledgers[stage], "backward_end", KEPT) for stage in ledgers}
+    assert ended == {"first": 3 * 2 * stored, "inner": 2 * 2 * stored, "last": 0}
+
+
+def test_two_micro_batches_are_all_that_can_be_under_way() -> None:
+    """A global batch of 8 in micro-batches of 4."""
+    found, one = divided(Layout(pipeline=4), micro_batch=4)
+    stored = found.activations_of(found.layer_kinds[0]).stored.at(4 * 512)
+    assert line(stage_ledgers(found, one)["first"], "forward", KEPT) == 2 * 2 * stored
+
+
+def test_checkpoints_wait_as_well() -> None:
+    """Every layer checkpointed: two boundaries for each of four micro-batches on the first stage."""
+    found, one = divided(Layout(pipeline=4), checkpoint_interval=1, checkpoint_count=2)
+    boundary = found.activations_of(found.layer_kinds[0]).boundary.at(512)
+    books = stage_ledgers(found, one)["first"]
+    assert line(books, "forward", CHECKPOINTS) == line(books, "recompute_start", CHECKPOINTS) == 4 * 2 * boundary
+    assert line(books, "backward_end", CHECKPOINTS) == 3 * 2 * boundary
+    assert line(books, "forward", KEPT) == 0
+
+
+def test_while_a_layer_is_made_again_other_micro_batches_keep_theirs() -> None:
+    """One layer of two checkpointed: its recomputation starts when the kept one is done, in this micro-batch only."""
+    found, one = divided(Layout(pipeline=4), checkpoint_interval=1, checkpoint_count=1)
+    stored = found.activations_of(found.layer_kinds[0]).stored.at(512)
+    books = stage_ledgers(found, one)["first"]
+    assert line(books, "forward", KEPT) == 4 * stored
+    assert line(books, "recompute_start", KEPT) == line(books, "backward_end", KEPT) == 3 * stored
+
+
+def test_chunks_hold_part_of_a_stage() -> None:
+    """Two chunks to a stage: the first holds 2·3 + 4 + 1 = 11 halves of its two layers; rounded up layer by layer."""
+    found, one = divided(Layout(pipeline=4, virtual_stages=2))
+    stored = found.activations_of(found.layer_kinds[0]).stored.at(512)
+    assert line(stage_ledgers(found, one)["first"], "forward", KEPT) == 2 * -(-11 * stored // 2)
+
+
+def test_only_the_last_stage_has_logits() -> None:
+    found, one = divided(Layout(pipeline=4))
+    logits = {stage: line(books, "loss", "logits and loss") for stage, books in stage_ledgers(found, one).items()}
+    assert logits["first"] == logits["inner"] == 0
+    assert logits["last"] == found.activations.loss_backward.at(512)
+
+
+def test_two_stages_have_no_inner_one() -> None:
+    assert list(stage_ledgers(*divided(Layout(pipeline=2, data=2)))) == ["first", "last"]
+
+
+def test_deepspeeds_pipeline_keeps_inputs_and_outputs_beside() -> None:
+    """Two bytes of width for each token: an output for each of 4 micro-batches on the first, an input on the last."""
+    found, one = divided(Layout(pipeline=4), "megatron-deepspeed")
+    ledgers, width = stage_ledgers(found, one), 2 * 512 * found.architecture.hidden
+    outputs = {stage: line(books, "forward", "outputs of micro-batches under way") for stage, books in ledgers.items()}
+    inputs = {
+        stage: line(books, "forward", "received inputs of micro-batches under way") for stage, books in ledgers.items()
+    }
+    assert outputs == {"first": 4 * width, "inner": 3 * width, "last": 0}
+    assert inputs == {"first": 0, "inner": 3 * width, "last": width}
+    messages = [line(books, "forward", "received from the stages beside") for books in ledgers.values()]
+    assert messages == [2 * width] * 3
+
+
+# ── other ways to divide ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_context_parallel_ranks_have_a_part_of_each_sequence() -> None:
+    """512 tokens over four ranks: 128 each, as a job with sequences of 128 has them."""
+    found, one = divided(Layout(sequence=4))
+    stored = found.activations_of(found.layer_kinds[0]).stored.at(128)
+    assert found.tokens(one) == 128
+    assert line(ledger(found, one), "forward", KEPT) == 8 * stored
+
+
+def test_tensor_parallel_ranks_keep_a_part_of_each_layer() -> None:
+    """With a divided stream four ranks keep a quarter of it; with a whole one they keep the layer's inputs whole."""
+    whole = line(ledger(*divided(Layout(data=4))), "forward", KEPT)
+    parts = line(ledger(*divided(Layout(tensor=4))), "forward", KEPT)
+    streams = line(ledger(*divided(Layout(tensor=4, whole_stream=True))), "forward", KEPT)
+    assert whole <= 4 * parts < 1.01 * whole
+    assert parts < streams < whole
+
+
+def test_activations_wait_on_the_host_where_they_are_offloaded() -> None:
+    """Four ranks of a node move the same amount: nothing of it stays on the GPU."""
+    on_gpu = divided(Layout(data=4), "fsdp2", zero_stage=3, checkpoint_interval=1, checkpoint_count=3)
+    away = (on_gpu[0], on_gpu[1].changed(activation_offload="cpu"))
+    stays, moved = ledger(*on_gpu), ledger(*away)
+    for name in (KEPT, CHECKPOINTS):
+        size = line(stays, "forward", name)
+        assert size > 0
+        assert line(stays, "forward", f"{name} on the host", "host") == 0
+        assert line(moved, "forward", name) == 0
+        assert line(moved, "forward", f"{name} on the host", "host") == 4 * size
+    assert line(moved, "forward", "one layer running forward") == line(stays, "forward", "one layer running forward")
+
+
+def test_selective_recomputation_keeps_more_and_makes_less_again() -> None:
+    """Each checkpoint keeps half of the products and the attention; what is made again lacks what it counts of them."""
+    found, full = divided(Layout(data=4), "fsdp2", zero_stage=3, checkpoint_interval=1, checkpoint_count=8)
+    layer, books = found.activations_of(found.layer_kinds[0]), ledger(found, full)
+    chosen = ledger(found, full.changed(recompute_policy="selective"))
+    assert line(books, "forward", CHECKPOINTS) == 8 * layer.boundary.at(512)
+    assert line(chosen, "forward", CHECKPOINTS) == 8 * (layer.boundary + layer.selective).at(512)
+    again = line(books, "recompute_start", "recomputed segment")
+    assert line(chosen, "recompute_start", "recomputed segment") == again - layer.selective_shared.at(512)
+
+
+def test_frozen_models_stand_beside_the_trained_one() -> None:
+    """A reference model alike and a catalog model, two bytes each, whole on every rank; divided in FSDP."""
+    frozen = {"frozen_models": ["same", "llama-3.2-1b"]}
+    found = job(training={"runtime": "deepspeed", **frozen})
+    assert found.frozen_models == found.architecture.parameters + 1_235_814_400
+    assert line(ledger(found, plan(found)), "forward", "frozen models") == 2 * found.frozen_models
+    shared = job(training={"runtime": "fsdp2", **frozen})
+    assert line(ledger(shared, plan(shared, zero_stage=3)), "forward", "frozen models") == shared.frozen_models

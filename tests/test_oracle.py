@@ -40,7 +40,7 @@ class Oracle:
         self.seen: dict[tuple[object, ...], dict[tuple[str, str], int]] = {}
 
     def sums(self, values: Mapping[str, Value]) -> dict[tuple[str, str], int]:
-        """Bytes by (device, moment) and microseconds by (window, lane)."""
+        """Bytes by (device, stage and moment) and microseconds by (window, lane)."""
         total: dict[tuple[str, str], int] = {}
         for index, (names, terms) in enumerate(self.groups):
             key = (index, *(values[name] for name in names))
@@ -105,8 +105,8 @@ def _places(terms: list[Term], values: Mapping[str, Value]) -> dict[tuple[str, s
     for term in terms:
         if amount := term.value(values):
             memory = isinstance(term, MemoryTerm)
-            places = [(term.device, moment) for moment in term.moments] if memory else [(term.window, term.lane)]
-            for place in places:
+            moments = [(term.device, f"{term.stage} {moment}") for moment in term.moments] if memory else []
+            for place in moments or [(term.window, term.lane)]:
                 sums[place] = sums.get(place, 0) + amount
     return sums
 

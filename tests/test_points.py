@@ -6,10 +6,10 @@ from pathlib import Path
 
 from planner.points import enumerate_points, inner_choices
 from planner.specification import specify
-from tests.jobs import job
+from tests.jobs import PLAIN, job
 
 ONE = {"zero_stage": 0, "optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1,
-       "gradient_accumulation_dtype": "bf16"}  # fmt: skip
+       "gradient_accumulation_dtype": "bf16", **PLAIN}  # fmt: skip
 
 SIX = {**ONE, "micro_batch": [1, 3, 4], "optimizer_offload": ["none", "cpu"], "checkpoint_interval": 0}
 

@@ -133,3 +133,21 @@ def test_no_quantity_is_negative_and_slopes_are_measures(layout: Layout) -> None
 def test_names_are_unique_and_explained() -> None:
     assert len(BY_NAME) == len(QUANTITIES)
     assert all(quantity.meaning for quantity in QUANTITIES)
+
+
+# 30 million parameters twice in 16 bits and the context of 0.9 GiB: 120 MB + 966 367 641 bytes.
+def test_flat_copy_where_the_gpu_has_room_for_it() -> None:
+    one = Layout(data=1)
+    found = job(cluster={"gpus_per_node": 1, "gpu_memory": "1100 MB"})
+    assert elements("flat_copy", found, one) == elements("trainable", found, one)
+    assert elements("bounced", found, one) == 0
+    found = job(cluster={"gpus_per_node": 1, "gpu_memory": "1000 MB"})
+    assert elements("flat_copy", found, one) == 0
+    assert elements("bounced", found, one) == elements("trainable", found, one)
+
+
+def test_pinned_shards_are_powers_of_two_of_bytes() -> None:
+    layout = Layout(data=2)
+    found = job()
+    sizes = [-(-t.elements // 2) * 2 for t, count in share(found, layout).counted for _ in range(count)]
+    assert 2 * elements("pinned_shards", found, layout) == sum(1 << (size - 1).bit_length() for size in sizes)

@@ -10,10 +10,10 @@ from planner.compile import GRAIN
 from planner.errors import NoPlan
 from planner.plan import Plan
 from planner.search import objective_value, solve
-from tests.jobs import job
+from tests.jobs import PLAIN, job
 
 ONE = {"zero_stage": 0, "optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1,
-       "gradient_accumulation_dtype": "bf16"}  # fmt: skip
+       "gradient_accumulation_dtype": "bf16", **PLAIN}  # fmt: skip
 
 
 def best(**choices: Any) -> Plan:

@@ -59,8 +59,9 @@ def big_on_small(*catalogs: Path, **choices: object) -> Job:
 def test_the_new_choice_joins_the_space_in_its_place(tmp_path: Path) -> None:
     names = [choice.name for choice in job_space(job([catalog(tmp_path, COMPRESSION)])).choices]
     assert names == [
-        "layout", "zero_stage", "optimizer_offload", "parameter_offload", "state_compression",
-        "gradient_accumulation_dtype", "micro_batch", "checkpoint_interval", "checkpoint_count",
+        "layout", "zero_stage", "optimizer_offload", "parameter_offload", "gradient_sync", "state_compression",
+        "optimizer_update", "gradient_accumulation_dtype", "micro_batch", "activation_offload", "recompute_policy",
+        "checkpoint_interval", "checkpoint_count",
     ]  # fmt: skip
 
 
@@ -210,6 +211,6 @@ def test_an_unknown_runtime() -> None:
     with pytest.raises(InputError) as caught:
         read_runtime("deepsped")
     assert str(caught.value) == (
-        "training.runtime: unknown runtime 'deepsped'; expected one of ddp, deepspeed, fsdp1, fsdp2; "
-        "did you mean 'deepspeed'?"
+        "training.runtime: unknown runtime 'deepsped'; expected one of ddp, deepspeed, fsdp1, fsdp2, internevo, "
+        "megatron, megatron-deepspeed; did you mean 'deepspeed'?"
     )

@@ -132,12 +132,8 @@ def _rows(points: Points, point: Point) -> Iterator[tuple[tuple[int, ...], Plan]
 
 
 def _inner_values(points: Points, row: tuple[int, ...]) -> dict[str, Value]:
-    """The values of the inner choices in a row, told by the measures they give.
-
-    `checkpoints` is the checkpoint count itself and the one inner choice.
-    """
-    measures = row[len(points.inner) :]
-    return {choice.name: measures[points.measures.index("checkpoints")] for choice in points.inner}
+    """The values of the inner choices in a row, which starts with their positions."""
+    return {choice.name: choice.values[place] for choice, place in zip(points.inner, row, strict=False)}
 
 
 def _sampled(points: Points, draw: Random) -> Iterator[tuple[tuple[Point, tuple[int, ...]], Plan]]:

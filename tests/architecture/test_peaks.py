@@ -14,7 +14,7 @@ from planner.architecture.shape import Architecture
 
 LIMIT = 0.05
 BEYOND = {
-    # The settings know layers that are kept and layers that are recomputed, none of which a part is kept.
+    # Every second matrix product and attention are held in test_selective.py; other policies are not offered.
     "SAC": "selective recomputation",
 }
 # 1024 tokens of width 1024: the measurement takes the inner gradient (1024 x 16384) for that of a weight of that shape.

@@ -6,7 +6,7 @@ import pytest
 
 from constraints import accumulation_dtype_suits_the_stage as constraint
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 
 @pytest.mark.parametrize(("stage", "dtype"), [(0, "bf16"), (1, "bf16"), (1, "fp32"), (3, "fp32")])
@@ -33,5 +33,5 @@ def test_fp32_training_accumulates_in_its_own_precision_at_every_stage() -> None
 def test_rules_agree_with_the_sentence() -> None:
     """Two stages times two dtypes; stage 0 with fp32 is the one pair that is rejected."""
     one = {"optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1, "checkpoint_interval": 0,
-           "checkpoint_count": 0}  # fmt: skip
+           "checkpoint_count": 0, **PLAIN}  # fmt: skip
     assert verdicts(constraint, job(choices={"zero_stage": [0, 1], **one})) == (3, 1)

@@ -6,7 +6,7 @@ import pytest
 
 from constraints import batch_divides_over_ranks as constraint
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 
 # Two ranks, batch 8: 8 = 1 × 4 × 2 = 2 × 2 × 2 = 4 × 1 × 2.
@@ -44,5 +44,5 @@ def test_a_batch_below_the_ranks_never_divides() -> None:
 def test_rules_agree_with_the_sentence() -> None:
     """Of the micro-batches 1 to 5, 8 is a multiple of 2, 4 and 8 but not of 6 and 10."""
     one = {"zero_stage": 0, "optimizer_offload": "none", "parameter_offload": "none", "checkpoint_interval": 0,
-           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0}  # fmt: skip
+           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0, **PLAIN}  # fmt: skip
     assert verdicts(constraint, job(choices={"micro_batch": [1, 2, 3, 4, 5], **one})) == (3, 2)

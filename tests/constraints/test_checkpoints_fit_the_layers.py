@@ -6,7 +6,7 @@ import pytest
 
 from constraints import checkpoints_fit_the_layers as constraint
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 
 @pytest.mark.parametrize(("count", "interval"), [(0, 0), (1, 1), (4, 1), (2, 2), (1, 4), (1, 3)])
@@ -44,5 +44,5 @@ def test_no_checkpoints_has_one_spelling(count: int, interval: int) -> None:
 def test_rules_agree_with_the_sentence() -> None:
     """Counts and intervals 0 to 4: (0, 0); intervals 1, 2, 3, 4 allow 4, 2, 1, 1 counts: 9 of 25 pairs."""
     one = {"zero_stage": 0, "optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1,
-           "gradient_accumulation_dtype": "bf16"}  # fmt: skip
+           "gradient_accumulation_dtype": "bf16", **PLAIN}  # fmt: skip
     assert verdicts(constraint, job(choices=one)) == (9, 16)

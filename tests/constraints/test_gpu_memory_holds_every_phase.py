@@ -9,7 +9,7 @@ from planner.job import Job
 from planner.ledger import ledger
 from planner.terms import Limit
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 
 def with_usable(found: Job, usable: int) -> Job:
@@ -56,7 +56,7 @@ def test_rejects() -> None:
 def test_rules_agree_with_the_sentence() -> None:
     """The four stages differ in what they need; the median of their peaks leaves two."""
     one = {"optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1, "checkpoint_interval": 0,
-           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0}  # fmt: skip
+           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0, **PLAIN}  # fmt: skip
     found = job(choices=one)
     peaks = sorted(ledger(found, plan(found, zero_stage=stage))["gpu"].peak.total for stage in range(4))
     assert len(set(peaks)) == 4

@@ -9,10 +9,10 @@ from planner.job import Job
 from planner.ledger import ledger
 from planner.terms import Limit
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 ONE = {"parameter_offload": "none", "micro_batch": 1, "checkpoint_interval": 0, "gradient_accumulation_dtype": "bf16",
-       "checkpoint_count": 0}  # fmt: skip
+       "checkpoint_count": 0, **PLAIN}  # fmt: skip
 GIB = 1 << 30
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from constraints import host_runs_the_optimizer as constraint
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "lion"])
@@ -33,6 +33,6 @@ def test_any_optimizer_runs_on_the_gpu() -> None:
 def test_rules_agree_with_the_sentence() -> None:
     """Of none, cpu and nvme only none is left for adafactor."""
     one = {"zero_stage": 3, "parameter_offload": "none", "micro_batch": 1, "checkpoint_interval": 0,
-           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0}  # fmt: skip
+           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0, **PLAIN}  # fmt: skip
     assert verdicts(constraint, job(training={"optimizer": "adafactor"}, choices=one)) == (1, 2)
     assert verdicts(constraint, job(choices=one)) == (3, 0)

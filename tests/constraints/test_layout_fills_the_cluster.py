@@ -7,7 +7,7 @@ import pytest
 from constraints import layout_fills_the_cluster as constraint
 from planner.plan import Layout
 from tests.constraints.agreement import kept, verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 
 @pytest.mark.parametrize("layout", [Layout(data=2), Layout(tensor=2), Layout(sequence=2), Layout(pipeline=2)])
@@ -35,5 +35,5 @@ def test_expert_parallelism_adds_no_ranks() -> None:
 def test_rules_agree_with_the_sentence() -> None:
     """The space builds legal layouts only."""
     one = {"optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1, "checkpoint_interval": 0,
-           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0}  # fmt: skip
+           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0, **PLAIN}  # fmt: skip
     assert verdicts(constraint, job(choices=one)) == (4, 0)

@@ -10,9 +10,10 @@ from constraints import nvme_holds_what_is_moved_there as constraint
 from planner.job import Job
 from planner.ledger import ledger
 from tests.constraints.agreement import verdicts
-from tests.jobs import NVME, job, plan
+from tests.jobs import NVME, PLAIN, job, plan
 
-ONE = {"micro_batch": 1, "checkpoint_interval": 0, "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0}
+ONE = {"micro_batch": 1, "checkpoint_interval": 0, "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0,
+       **PLAIN}  # fmt: skip
 OFFLOADED = {"zero_stage": 3, "optimizer_offload": "nvme"}
 
 

@@ -10,10 +10,10 @@ from constraints import precision_runs_on_the_gpu as constraint
 from planner.hardware_catalog import gpu, precision
 from planner.job import Job
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 ONE = {"optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1, "checkpoint_interval": 0,
-       "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0}  # fmt: skip
+       "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0, **PLAIN}  # fmt: skip
 
 
 def on(gpu_key: str, precision_key: str) -> Job:

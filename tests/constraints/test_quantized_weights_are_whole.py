@@ -6,7 +6,7 @@ import pytest
 
 from constraints import quantized_weights_are_whole as constraint
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 QLORA = {"method": {"qlora": {"rank": 4}}}
 
@@ -33,5 +33,5 @@ def test_other_methods_take_any_stage(method: object) -> None:
 def test_rules_agree_with_the_sentence() -> None:
     """Of four stages one is refused."""
     one = {"optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1, "checkpoint_interval": 0,
-           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0}  # fmt: skip
+           "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0, **PLAIN}  # fmt: skip
     assert verdicts(constraint, job(training=QLORA, choices=one)) == (3, 1)

@@ -9,7 +9,7 @@ import pytest
 from constraints import techniques_do_not_conflict as constraint
 from planner.job import Job
 from tests.constraints.agreement import verdicts
-from tests.jobs import job, plan
+from tests.jobs import PLAIN, job, plan
 
 FROZEN = """
 choice: frozen_embedding
@@ -24,7 +24,7 @@ values:
     conflicts: {zero_stage: [2, 3], micro_batch: 4}
 """
 ONE = {"optimizer_offload": "none", "parameter_offload": "none", "checkpoint_interval": 0, "checkpoint_count": 0,
-       "gradient_accumulation_dtype": "bf16"}  # fmt: skip
+       "gradient_accumulation_dtype": "bf16", **PLAIN}  # fmt: skip
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import pytest
 
 from constraints import techniques_have_what_they_need as constraint
 from tests.constraints.agreement import verdicts
-from tests.jobs import NVME, job, plan
+from tests.jobs import NVME, PLAIN, job, plan
 
-ONE = {"micro_batch": 1, "checkpoint_interval": 0, "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0}
+ONE = {"micro_batch": 1, "checkpoint_interval": 0, "gradient_accumulation_dtype": "bf16", "checkpoint_count": 0,
+       **PLAIN}  # fmt: skip
 
 
 @pytest.mark.parametrize(
