@@ -29,9 +29,7 @@ def copy_terms(
             yield _window(job, window, repeats, microseconds, outlook)
 
 
-def _window(
-    job: Job, window: str, repeats: Repeats, microseconds: Callable[[float], int], outlook: str
-) -> TimeTerm:
+def _window(job: Job, window: str, repeats: Repeats, microseconds: Callable[[float], int], outlook: str) -> TimeTerm:
     """The copies of one window, each layer's apart."""
     stage, direction = stages(job)[0], DIRECTIONS[window]
     layers = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}

@@ -11,8 +11,8 @@ from math import ceil
 from planner.effects import Allocate, AnyEffect, Book, Effect, Move, OneOf, Scale, Shard, When
 from planner.errors import InputError
 from planner.job import LAYOUT_FACTS, Job
-from planner.plan import whole
 from planner.layouts import WHOLE, layouts
+from planner.plan import whole
 from planner.quantities import BY_NAME, Quantity, shard_ranks
 from planner.share import Share, share, share_of
 from planner.terms import MemoryTerm, Values

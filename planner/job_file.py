@@ -193,7 +193,7 @@ class TrainingSettings(Record):
     )
     attention: Literal["flash", "sdpa", "eager"] = Field("flash", description="attention implementation")
     loss: Name = Field("standard", description="name of a loss implementation in the catalog")
-    kernels: Name | None = Field(None, description="huggingface, liger, compiled or megatron; the runtime's own if absent")
+    kernels: Name | None = Field(None, description="huggingface, liger, compiled or megatron; else the runtime's")
     deterministic: bool = Field(False, description="only kernels that give the same bits every time")
     tensor_overlap: bool = Field(
         False, description="tensor-parallel exchange in pieces beside its products: asynchronous TP, userbuffers"

@@ -210,7 +210,9 @@ class _Candidates:
     def _fast_row(self, point: Point) -> int:
         """The least time of a few rows of the point, ends included, at which every device holds; else LARGEST."""
         rows, inner = self.relations[point.key].rows, len(inner_choices(self.specification))
-        bounded = [(form, self.capacities[d]) for d, forms in point.memory.items() if d in self.capacities for form in forms]
+        bounded = [
+            (form, self.capacities[d]) for d, forms in point.memory.items() if d in self.capacities for form in forms
+        ]
         fastest = LARGEST
         for row in {*rows[:: max(1, len(rows) // ROWS_TRIED)], rows[-1]}:
             box = tuple((value, value) for value in row[inner:])

@@ -127,6 +127,8 @@ def _plan(console: Console, evaluation: Evaluation) -> None:
     choices = [(name, value) for name, value in shown if not name.endswith("_parallel")]
     console.print("Plan")
     for name, value in choices:
+        if name in evaluation.job.settled:
+            continue
         console.print(f"  {name:28} {value}{_meaning(evaluation, name, value)}")
     used = ", ".join(f"{name.removesuffix('_parallel')} {value}" for name, value in degrees if value != "1")
     console.print(f"  {'parallel':28} {used or 'one rank'}\n")

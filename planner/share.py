@@ -68,7 +68,9 @@ class Share:
         A tied embedding stands on both ends of a pipeline. Vision towers are with the first stage.
         """
         architecture = self.job.architecture
-        towers = (t for group in architecture.layers if group.tower == "vision" for t in group.kind.tensors * group.count)
+        towers = (
+            t for group in architecture.layers if group.tower == "vision" for t in group.kind.tensors * group.count
+        )
         table = ("embedding", "positions")
         found = [tensor for tensor in architecture.outside if self.is_first and tensor.role in table]
         if self.is_last:

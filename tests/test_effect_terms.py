@@ -62,7 +62,13 @@ def test_pinned_bytes(size: int, piece: int, expected: int) -> None:
 def test_bytes_times_elements() -> None:
     """2 × 30e6 bytes; nothing is read to know them."""
     term = only(allocate())
-    assert (term.name, term.device, term.book, term.scope, term.measures) == ("line", "gpu", "gradients", ("layout",), ())
+    assert (term.name, term.device, term.book, term.scope, term.measures) == (
+        "line",
+        "gpu",
+        "gradients",
+        ("layout",),
+        (),
+    )
     assert term.value(ONE) == 60_000_000
 
 

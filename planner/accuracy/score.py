@@ -151,7 +151,9 @@ def score_run(run: Run) -> Score:
     timed = seconds is not None and not case.time_unknown
     return Score(
         run=run,
-        memory=Comparison(metric, memory_predicted(evaluation, metric, run.memory_ranks or ""), measured) if metric else None,
+        memory=Comparison(metric, memory_predicted(evaluation, metric, run.memory_ranks or ""), measured)
+        if metric
+        else None,
         time=Comparison("step", evaluation.step_time.seconds, seconds or 0.0) if timed else None,
         verdict=evaluation.ledger["gpu"].verdict,
         fits=fits,

@@ -1,8 +1,8 @@
 """What a checkpointed layer keeps under selective recomputation: every second matrix product, and attention.
 
-The policy of torchtitan's selective activation checkpointing by operation (torchtitan/distributed/activation_checkpoint.py:
-results of attention kernels, of reduce-scatters and of every other plain matrix product are kept, the rest is made
-again); counted from torch's selective checkpointing of the Hugging Face model code.
+The policy of torchtitan's selective activation checkpointing by operation: results of attention kernels, of
+reduce-scatters and of every other plain matrix product are kept, the rest is made again (torchtitan/distributed/
+activation_checkpoint.py); counted from torch's selective checkpointing of the Hugging Face model code.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def activations(architecture: Architecture, settings: ActivationSettings) -> Mod
     tables += _embedding_norm(architecture, settings) + _encoder_norm(architecture, settings)
     final = final_norm_work(last.norm, last.norm_offset, settings)
     table = settings.element * architecture.vocabulary * hidden
-    gathered = Amount(0, settings.element * hidden if settings.stream_parts > 1 else 0)  # the head's input, and gradient
+    gathered = Amount(0, settings.element * hidden if settings.stream_parts > 1 else 0)  # the head's input
     return ModelActivations(
         layers=tuple(_layer(kind, hidden, settings) for kind in kinds),
         outside=outside.divided(settings.stream_parts) + tables,

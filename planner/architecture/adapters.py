@@ -17,15 +17,16 @@ ADAPTED_ROLES = ("attention", "mlp")
 
 
 # What a target names, by the last part of the weight's name in the model code; fused matrices count as all they hold.
+FUSED = ("qkv_proj", "query_key_value", "c_attn", "Wqkv", "wqkv")
 TARGETS: Mapping[str, tuple[str, ...]] = {
-    "q": ("q_proj", "q_a_proj", "q_b_proj", "query", "wq", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "wqkv"),
-    "k": ("k_proj", "kv_a_proj_with_mqa", "kv_b_proj", "key", "wk", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "wqkv"),
-    "v": ("v_proj", "kv_a_proj_with_mqa", "kv_b_proj", "value", "wv", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "wqkv"),
+    "q": ("q_proj", "q_a_proj", "q_b_proj", "query", "wq", *FUSED),
+    "k": ("k_proj", "kv_a_proj_with_mqa", "kv_b_proj", "key", "wk", *FUSED),
+    "v": ("v_proj", "kv_a_proj_with_mqa", "kv_b_proj", "value", "wv", *FUSED),
     "o": ("o_proj", "out_proj", "dense", "wo", "c_proj", "out"),
     "gate": ("gate_proj", "gate_up_proj", "w1", "wi_0"),
     "up": ("up_proj", "gate_up_proj", "w3", "wi_1", "c_fc", "dense_h_to_4h", "fc1", "wi"),
     "down": ("down_proj", "w2", "c_proj", "dense_4h_to_h", "fc2", "wo"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
