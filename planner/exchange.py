@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from planner.architecture.shape import LayerKind
 from planner.cluster import Group, collective_seconds
@@ -40,14 +41,14 @@ class Exchange:
 
     name: str
     degree: str
-    seconds: Callable[[Share, LayerKind, Values, str, str], float]
+    seconds: Callable[[Share, LayerKind, int, str, str], float]
     lane: str = ""
 
 
-def tensor_seconds(share: Share, kind: LayerKind, values: Values, direction: str, outlook: str) -> float:
+def tensor_seconds(share: Share, kind: LayerKind, tokens: int, direction: str, outlook: str) -> float:
     """Seconds of one layer's exchange between tensor-parallel ranks, one message for each block."""
     layout, job = share.layout, share.job
-    size = job.tokens(values) * job.architecture.hidden * job.training.precision.compute_bytes
+    size = tokens * job.architecture.hidden * job.training.precision.compute_bytes
     group, blocks = Group(size=layout.tensor, stride=1), _blocks(kind) * exposed_tensor(job, outlook)
     if layout.whole_stream:
         return blocks * collective_seconds(job.cluster, "all_reduce", size, group, outlook)
@@ -63,38 +64,39 @@ def exposed_tensor(job: Job, outlook: str) -> float:
     return 1.0 - hidden if job.training.tensor_overlap else 1.0
 
 
-def sequence_seconds(share: Share, kind: LayerKind, values: Values, direction: str, outlook: str) -> float:
+def sequence_seconds(share: Share, kind: LayerKind, tokens: int, direction: str, outlook: str) -> float:
     """Seconds of one layer's keys and values between context-parallel ranks; backward sends their gradients too."""
     layout, job, attention = share.layout, share.job, kind.attention
     if attention is None:
         return 0.0
     heads = -(-attention.kv_heads // min(layout.tensor, attention.kv_heads))
     width = heads * (attention.head_dim + (attention.value_dim or attention.head_dim))
-    size = job.tokens(values) * layout.sequence * width * job.training.precision.compute_bytes
+    size = tokens * layout.sequence * width * job.training.precision.compute_bytes
     group = Group(size=layout.sequence, stride=layout.tensor)
     gather = collective_seconds(job.cluster, "all_gather", size, group, outlook)
     back = collective_seconds(job.cluster, "reduce_scatter", size, group, outlook)
     return gather + (back if direction == "backward" else 0.0)
 
 
-def expert_seconds(share: Share, kind: LayerKind, values: Values, direction: str, outlook: str) -> float:
+def expert_seconds(share: Share, kind: LayerKind, tokens: int, direction: str, outlook: str) -> float:
     """Seconds of one layer's two all-to-all between expert-parallel ranks, loads taken as even."""
     layout, job, block = share.layout, share.job, kind.feed_forward
     if block is None or not block.experts:
         return 0.0
-    rows = job.tokens(values) * block.experts_per_token // (1 if layout.whole_stream else layout.tensor)
+    rows = tokens * block.experts_per_token // (1 if layout.whole_stream else layout.tensor)
     size = rows * job.architecture.hidden * job.training.precision.compute_bytes
     group = Group(size=layout.expert, stride=layout.tensor)
     return 2 * collective_seconds(job.cluster, "all_to_all", size, group, outlook)
 
 
-def pipeline_seconds(share: Share, values: Values, outlook: str) -> float:
+@lru_cache(maxsize=65536)
+def pipeline_seconds(share: Share, tokens: int, outlook: str) -> float:
     """Seconds of one stage's message to the next, for every model chunk of the stage."""
     layout, job = share.layout, share.job
     if layout.pipeline == 1:
         return 0.0
     parts = 1 if layout.whole_stream else layout.tensor
-    size = job.tokens(values) * job.architecture.hidden * job.training.precision.compute_bytes / parts
+    size = tokens * job.architecture.hidden * job.training.precision.compute_bytes / parts
     group = Group(size=2, stride=layout.ranks // layout.pipeline)
     return layout.virtual_stages * collective_seconds(job.cluster, "send_receive", size, group, outlook)
 
@@ -141,23 +143,34 @@ def _layers(
     outlook: str,
 ) -> TimeTerm:
     """One exchange of all layers of a stage in one window; recomputed layers exchange in backward again."""
-    recomputed = {measure_name(name, stage): kind for name, kind in job.recomputed_kinds.items()}
+    recomputed = tuple(measure_name(name, stage) for name in job.recomputed_kinds)
     direction = "forward" if window == "forward" else "backward"
 
     def body(values: Values) -> int:
         share = share_of(job, values, stage)
         if not share.exists or getattr(share.layout, exchange.degree) == 1:
             return 0
-        times = repeats(job, values)
-        once = sum(n * exchange.seconds(share, kind, values, direction, outlook) for kind, n in share.kind_counts)
-        total = rounded(times * once)
+        times, tokens = repeats(job, values), job.tokens(values)
+        total = rounded(times * _all_layers(share, exchange, tokens, direction, outlook))
         if direction == "forward":
             return total
-        again = ((exchange.seconds(share, kind, values, "forward", outlook), n) for n, kind in recomputed.items())
+        again = zip(_each_kind(share, exchange, tokens, "forward", outlook), recomputed, strict=True)
         return total + sum(rounded(times * seconds) * whole(values, name) for seconds, name in again)
 
-    measures = () if direction == "forward" else tuple(recomputed)
+    measures = () if direction == "forward" else recomputed
     return TimeTerm(exchange.name, BATCH, measures, body, window, exchange.lane or STAGE_LANES[stage])
+
+
+@lru_cache(maxsize=65536)
+def _each_kind(share: Share, exchange: Exchange, tokens: int, direction: str, outlook: str) -> tuple[float, ...]:
+    """Seconds of one layer's exchange for each kind of layer of the job."""
+    return tuple(exchange.seconds(share, kind, tokens, direction, outlook) for kind, _ in share.job.kind_counts)
+
+
+@lru_cache(maxsize=65536)
+def _all_layers(share: Share, exchange: Exchange, tokens: int, direction: str, outlook: str) -> float:
+    """Seconds of one exchange of all layers of a share."""
+    return sum(n * exchange.seconds(share, kind, tokens, direction, outlook) for kind, n in share.kind_counts)
 
 
 def _between(
@@ -167,7 +180,7 @@ def _between(
 
     def body(values: Values) -> int:
         share = share_of(job, values, stage)
-        return rounded(repeats(job, values) * pipeline_seconds(share, values, outlook)) if share.exists else 0
+        return rounded(repeats(job, values) * pipeline_seconds(share, job.tokens(values), outlook)) if share.exists else 0
 
     return TimeTerm("pipeline exchange", BATCH, (), body, window, STAGE_LANES[stage])
 

@@ -19,18 +19,16 @@ from planner.exchange import (
 from planner.job import Job
 from planner.plan import Layout
 from planner.share import Share, share
-from planner.space import job_space
-from planner.terms import Values
 from tests.jobs import job, plan
 
 EIGHT = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8}
 
 
-def found(layout: Layout, **training: Any) -> tuple[Job, Share, Values]:
-    """A job of eight GPUs with one layout, the share of its first stage, and its plainest values."""
+def found(layout: Layout, **training: Any) -> tuple[Job, Share, int]:
+    """A job of eight GPUs with one layout, the share of its first stage, and the tokens of a micro-batch of one."""
     stage = "first" if layout.pipeline > 1 else "whole"
     one = job(cluster=EIGHT, training={"runtime": "megatron", **training}).with_choices({"layout": (layout,)})
-    return one, share(one, layout, stage), job_space(one).complete(plan(one, micro_batch=1))
+    return one, share(one, layout, stage), one.tokens(plan(one, micro_batch=1))
 
 
 def seconds(job: Job, operation: str, size: float, group: Group) -> float:
@@ -40,54 +38,54 @@ def seconds(job: Job, operation: str, size: float, group: Group) -> float:
 def test_a_divided_stream_is_gathered_and_scattered() -> None:
     """Each of 2 blocks: gather and scatter in forward; backward gathers the input once more."""
     layout = Layout(tensor=2, data=4)
-    one, part, values = found(layout)
+    one, part, tokens = found(layout)
     size = 512 * one.architecture.hidden * 2  # tokens x hidden x bytes
     gather, scatter = (seconds(one, name, size, Group(2)) for name in ("all_gather", "reduce_scatter"))
     kind = one.layer_kinds[0]
-    assert tensor_seconds(part, kind, values, "forward", "typical") == pytest.approx(2 * (gather + scatter))
-    assert tensor_seconds(part, kind, values, "backward", "typical") == pytest.approx(2 * (2 * gather + scatter))
+    assert tensor_seconds(part, kind, tokens, "forward", "typical") == pytest.approx(2 * (gather + scatter))
+    assert tensor_seconds(part, kind, tokens, "backward", "typical") == pytest.approx(2 * (2 * gather + scatter))
 
 
 def test_a_whole_stream_is_all_reduced() -> None:
     layout = Layout(tensor=2, data=4, whole_stream=True)
-    one, part, values = found(layout)
+    one, part, tokens = found(layout)
     size = 512 * one.architecture.hidden * 2
     expected = 2 * seconds(one, "all_reduce", size, Group(2))
-    assert tensor_seconds(part, one.layer_kinds[0], values, "forward", "typical") == pytest.approx(expected)
+    assert tensor_seconds(part, one.layer_kinds[0], tokens, "forward", "typical") == pytest.approx(expected)
 
 
 def test_products_hide_a_third_of_an_exchange_in_pieces() -> None:
     layout = Layout(tensor=2, data=4)
-    one, part, values = found(layout)
+    one, part, tokens = found(layout)
     other, overlapped, _ = found(layout, tensor_overlap=True)
-    plain = tensor_seconds(part, one.layer_kinds[0], values, "forward", "typical")
-    assert tensor_seconds(overlapped, other.layer_kinds[0], values, "forward", "typical") == pytest.approx(0.67 * plain)
+    plain = tensor_seconds(part, one.layer_kinds[0], tokens, "forward", "typical")
+    assert tensor_seconds(overlapped, other.layer_kinds[0], tokens, "forward", "typical") == pytest.approx(0.67 * plain)
 
 
 def test_context_parallel_ranks_pass_keys_and_values_on() -> None:
     layout = Layout(sequence=2, data=4)
-    one, part, values = found(layout)
+    one, part, tokens = found(layout)
     attention = one.layer_kinds[0].attention
     assert attention is not None
     size = 512 * attention.kv_heads * 2 * attention.head_dim * 2  # a whole sequence's keys and values
     gather, back = (seconds(one, name, size, Group(2)) for name in ("all_gather", "reduce_scatter"))
     kind = one.layer_kinds[0]
-    assert sequence_seconds(part, kind, values, "forward", "typical") == pytest.approx(gather)
-    assert sequence_seconds(part, kind, values, "backward", "typical") == pytest.approx(gather + back)
+    assert sequence_seconds(part, kind, tokens, "forward", "typical") == pytest.approx(gather)
+    assert sequence_seconds(part, kind, tokens, "backward", "typical") == pytest.approx(gather + back)
 
 
 def test_a_dense_layer_has_no_experts_to_reach() -> None:
     layout = Layout(expert=2, data=8)
-    one, part, values = found(layout)
-    assert expert_seconds(part, one.layer_kinds[0], values, "forward", "typical") == 0.0
+    one, part, tokens = found(layout)
+    assert expert_seconds(part, one.layer_kinds[0], tokens, "forward", "typical") == 0.0
 
 
 def test_a_stage_sends_its_output_once_for_each_chunk() -> None:
     layout = Layout(pipeline=2, data=4, virtual_stages=2)
-    one, part, values = found(layout)
+    one, part, tokens = found(layout)
     size = 512 * one.architecture.hidden * 2
     expected = 2 * seconds(one, "send_receive", size, Group(2, 4))
-    assert pipeline_seconds(part, values, "typical") == pytest.approx(expected)
+    assert pipeline_seconds(part, tokens, "typical") == pytest.approx(expected)
 
 
 def test_groups_of_hybrid_sharding() -> None:
