@@ -31,8 +31,8 @@ lint: $(TEST)  ## ruff
 types: $(TEST)  ## mypy --strict
 	$(BIN)/mypy --strict planner constraints
 
-bench: $(BASE)  ## time the solver on the benchmark jobs
-	$(BIN)/python benchmarks/solve.py
+bench: $(BASE)  ## write docs/performance.md: the search beside exhaustive evaluation
+	$(BIN)/python benchmarks/solve.py > docs/performance.md
 
 accuracy: $(BASE)  ## write docs/accuracy.md: predictions against measured runs (RUNS=FILE scores another log)
 	$(BIN)/planner accuracy $(RUNS) $(if $(filter docs/measured/runs.csv,$(RUNS)),--format markdown > docs/accuracy.md)

@@ -1,0 +1,71 @@
+"""Solves the jobs beside this file and sets the time beside what evaluating every configuration would take.
+
+Prints a table in Markdown. Times are of this machine; the ratio to exhaustive evaluation is taken in the same run.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+from time import perf_counter, process_time
+
+from planner.evaluate import step_time
+from planner.ledger import stage_ledgers
+from planner.plan import Plan
+from planner.resolve import read_job
+from planner.search import solve
+from planner.space import job_space
+
+INTRODUCTION = """# Performance
+
+`make bench` writes this page. For each job: the candidate configurations (the product of all choices' values), seconds in
+the solver, CPU seconds of the whole search with runner-up (reading catalogs, about a second, left out), and what books
+and step time of every configuration would take, extrapolated from {sample} random ones in the same process. The optimum
+is proven in every row.
+"""
+SAMPLE = 60  # configurations that are evaluated to know what one costs
+HEADINGS = ("job", "GPUs", "configurations", "solver s", "whole s (CPU)", "exhaustive s (CPU)", "times less")
+
+
+def measured(path: Path) -> tuple[str, ...]:
+    """One line of the table: a job's solve, and the extrapolated cost of evaluating all of its configurations."""
+    job = read_job(path)
+    began = process_time()
+    solution = solve(job)
+    whole = process_time() - began
+    each = _seconds_each(path)
+    space = job_space(job).size
+    return (
+        path.stem, f"{job.cluster.gpus:,}", f"{space:.3g}", f"{solution.proof.solver_seconds:.3f}", f"{whole:.1f}",
+        f"{each * space:.3g}", f"{each * space / whole:,.0f}",
+    )  # fmt: skip
+
+
+def _seconds_each(path: Path) -> float:
+    """CPU seconds of the books and the step time of one configuration, over a sample drawn from the space."""
+    job, draw = read_job(path), Random(0)
+    space = job_space(job)
+    plans = [Plan({choice.name: draw.choice(choice.values) for choice in space.choices}) for _ in range(SAMPLE)]
+    began = process_time()
+    for plan in plans:
+        stage_ledgers(job, plan)
+        step_time(job, space.complete(plan))
+    return (process_time() - began) / SAMPLE
+
+
+def main() -> None:
+    """All jobs beside this file, or those named on the command line."""
+    folder = Path(__file__).parent / "jobs"
+    paths = [Path(name) for name in sys.argv[1:]] or sorted(folder.glob("*.yaml"))
+    print(INTRODUCTION.format(sample=SAMPLE))
+    print("| " + " | ".join(HEADINGS) + " |")
+    print("|---" * len(HEADINGS) + "|")
+    for path in paths:
+        began = perf_counter()
+        print("| " + " | ".join(measured(path)) + " |", flush=True)
+        print(f"{path.stem}: {perf_counter() - began:.1f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
