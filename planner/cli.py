@@ -94,14 +94,17 @@ def ledger(
 @FORMAT
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="write overlay.yaml with what was read")
 @click.option("--force", is_flag=True, help="let --out write over files that exist")
-def trace(model: str, form: str, out: Path | None, force: bool) -> None:
+@click.option("--sequence-length", type=click.IntRange(min=2), metavar="TOKENS", help="the longer traced sequence")
+def trace(model: str, form: str, out: Path | None, force: bool, sequence_length: int | None) -> None:
     """What MODEL's real code keeps for backward, read without a GPU; MODEL is a catalog name or a config.json.
+
+    A job whose `model` is the overlay.yaml that --out writes is planned with these figures.
 
     Needs the extra: pip install 'planner[trace]'.
     """
     from planner.trace import overlay_text, trace_answer, trace_model, trace_text
 
-    found = trace_model(model)
+    found = trace_model(model, sequence_length)
     answer(form, lambda: trace_answer(found), lambda _: trace_text(found))
     if out is not None:
         write(out, force, {"overlay.yaml": overlay_text(found)})

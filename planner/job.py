@@ -256,6 +256,12 @@ class Job:
         return max(1, -(-self.training.global_batch // at_once))
 
     @cached_property
+    def settled(self) -> frozenset[str]:
+        """Choices of which the runtime has one value, and that the job does not name: nothing to plan or to tell."""
+        single = (name for name, known in self.runtime.choices.items() if len(known) == 1)
+        return frozenset(name for name in single if name not in self.choices)
+
+    @cached_property
     def offloads_activations(self) -> tuple[Value, ...]:
         """Where activations may wait: what the runtime has and the job does not rule out."""
         return self.choices.get("activation_offload", self.runtime.choices.get("activation_offload", ("none", "cpu")))

@@ -315,7 +315,9 @@ def check_values(document: Document, name: str, values: Iterable[object], techni
         if entry.domain == "accumulation_dtypes" and value not in ("fp32", "fp16", "bf16"):
             raise document.error(("choices", name), f"unknown value '{value}' of {name}", "one of fp32, fp16, bf16")
         if entry.domain == "layouts":
-            raise document.error(("choices", name), "the layout is fixed by its degrees", "one of " + ", ".join(DEGREE_NAMES))
+            raise document.error(
+                ("choices", name), "the layout is fixed by its degrees", "one of " + ", ".join(DEGREE_NAMES)
+            )
 
 
 def read_pins(job: Job, pins: Iterable[str]) -> dict[str, Value]:
@@ -328,7 +330,10 @@ def read_pins(job: Job, pins: Iterable[str]) -> dict[str, Value]:
         known = (*job.techniques.choices, *DEGREE_NAMES)
         if name not in known:
             raise InputError(
-                f"unknown choice '{name}'", path="--set", expected="one of " + ", ".join(known), hint=nearest(name, known)
+                f"unknown choice '{name}'",
+                path="--set",
+                expected="one of " + ", ".join(known),
+                hint=nearest(name, known),
             )
         value: Value = int(text) if text.isdecimal() and len(text) < 16 else text
         document = Document(file="", data={}, marks={}, key_marks={})

@@ -133,11 +133,24 @@ def test_internevo_divides_states_or_everything(stage: int, moment: str, wanted:
 
 
 @pytest.mark.parametrize(
+    ("moment", "wanted"),
+    [
+        # 2 of parameters, the fp32 sum 4, 12 / 4 of states; DDP's buckets are buffers
+        ("forward", 2 + 4 + 12 / 4),
+        ("backward_end", 2 + 4 + 2 + 12 / 4),
+    ],
+)
+def test_nanotron_sums_gradients_undivided(moment: str, wanted: float) -> None:
+    assert held("nanotron", moment, FOUR, zero_stage=1, micro_batch=2) == pytest.approx(wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize(
     ("runtime", "degrees", "dtype"),
     [
         ("megatron", 4, "fp32"),
         ("megatron-deepspeed", 2, ""),
         ("internevo", 2, ""),
+        ("nanotron", 3, "fp32"),
         ("fsdp2", 0, ""),
         ("deepspeed", 0, ""),
     ],

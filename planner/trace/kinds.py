@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,14 +35,15 @@ class Stack:
         return isinstance(value, list) and len(value) == len(self.layers) and value != list(range(len(value)))
 
     def select(self, places: Sequence[int]) -> None:
-        """Leaves the layers at `places` in the model, in this order; a place may stand twice.
+        """Leaves the layers at `places` in the model, in this order; where a place stands again, a copy of its layer.
 
         Lists with one entry per layer follow; entries beyond keep what they hold, for code that asks by a layer's
         original place.
         """
         self.container._modules.clear()
         for place, original in enumerate(places):
-            self.container._modules[str(place)] = self.layers[original]
+            again = original in places[:place]
+            self.container._modules[str(place)] = _copy(self.layers[original]) if again else self.layers[original]
         self.config.num_hidden_layers = len(places)
         for name, value in self._lists.items():
             chosen = [value[place] for place in places]
@@ -61,6 +63,16 @@ class Stack:
 
     def _listed(self, place: int) -> tuple[str, ...]:
         return tuple(repr(value[place]) for value in self._lists.values())
+
+
+def _copy(layer: Any) -> Any:
+    """The layer again, with parameters and buffers of its own that have no contents either."""
+    torch = library("torch")
+    own: dict[int, Any] = {id(tensor): torch.empty_like(tensor) for tensor in layer.buffers()}
+    own |= {
+        id(weight): torch.nn.Parameter(torch.empty_like(weight), weight.requires_grad) for weight in layer.parameters()
+    }
+    return deepcopy(layer, own)
 
 
 def _layers(model: Any, count: int, source: str) -> tuple[str, Any]:

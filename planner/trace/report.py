@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from planner.trace.result import Trace, TracedLayer, TracedTensor
+from planner.trace.result import Trace, TracedLayer, TracedOutside, TracedTensor
+
+FORMAT = 1
+"""Version of overlay files."""
 
 
 def overlay(trace: Trace) -> dict[str, Any]:
-    """The model's measured figures, as `trace_answer` without the tensors: what a file beside a job holds."""
-    answer = trace_answer(trace)
-    for part in (answer["outside"], *answer["layers"]):
-        del part["tensors"]
-    return answer
+    """What a file beside a job holds: the model as configured, and everything that `trace_answer` has."""
+    facts, answer = trace.facts, trace_answer(trace)
+    return {
+        "overlay": FORMAT,
+        "model": answer.pop("model"),
+        "family": answer.pop("family"),
+        "config": json.loads(json.dumps(facts.config, default=str)),
+        "hidden": facts.hidden,
+        "vocabulary": facts.vocabulary,
+        "positions": facts.positions,
+        "tied": facts.tied,
+        "in_proportion": trace.in_proportion,
+        **answer,
+    }
 
 
 def overlay_text(trace: Trace) -> str:
@@ -20,7 +33,7 @@ def overlay_text(trace: Trace) -> str:
     import yaml
 
     head = "# Bytes and FLOP per token of one layer of each kind, read off the model's own code.\n"
-    text: str = yaml.safe_dump(overlay(trace), sort_keys=False, allow_unicode=True, width=110)
+    text: str = yaml.safe_dump(overlay(trace), sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
     return head + text
 
 
@@ -31,13 +44,7 @@ def trace_answer(trace: Trace) -> dict[str, Any]:
         "family": trace.family,
         "parameters": trace.parameters,
         "layers": [_layer(layer) for layer in trace.layers],
-        "outside": {
-            "parameters": sum(tensor.elements for tensor in trace.outside.tensors),
-            "stored_bytes_per_token": _number(trace.outside.stored_per_token),
-            "stored_bytes_constant": _number(trace.outside.stored_constant),
-            "matmul_flops_per_token": _number(trace.outside.matmul_flops),
-            "tensors": _tensors(trace.outside.tensors),
-        },
+        "outside": _outside(trace.outside),
         "forward_peak_bytes": trace.forward_peak,
         "backward_peak_bytes": trace.backward_peak,
         "sequence_lengths": list(trace.sequence_lengths),
@@ -52,14 +59,37 @@ def _layer(layer: TracedLayer) -> dict[str, Any]:
         "kind": layer.kind,
         "first": layer.first,
         "count": layer.count,
+        "places": list(layer.places),
         "parameters": layer.parameters,
         "stored_bytes_per_token": _number(layer.stored_per_token),
         "stored_bytes_constant": _number(layer.stored_constant),
         "boundary_bytes_per_token": _number(layer.boundary),
         "forward_working_bytes_per_token": _number(layer.forward_working),
+        "forward_surplus_bytes_per_token": _number(layer.forward_surplus),
+        "backward_surplus_bytes_per_token": _number(layer.backward_surplus),
+        "checkpointed_forward_bytes_per_token": _number(layer.checkpointed_forward),
+        "recomputed_bytes_per_token": _number(layer.recomputed),
         "matmul_flops_per_token": _number(layer.matmul_flops),
         "attention_flops_per_token": _number(layer.attention_flops),
         "tensors": _tensors(layer.tensors),
+    }
+
+
+def _outside(outside: TracedOutside) -> dict[str, Any]:
+    return {
+        "parameters": sum(tensor.elements for tensor in outside.tensors),
+        "stored_bytes_per_token": _number(outside.stored_per_token),
+        "stored_bytes_constant": _number(outside.stored_constant),
+        "table_bytes_per_position": _number(outside.tables_per_position),
+        "table_bytes_per_token": _number(outside.tables_per_token),
+        "named_bytes_per_token": _number(outside.named),
+        "final_bytes_per_token": _number(outside.final),
+        "final_forward_bytes_per_token": _number(outside.final_forward),
+        "final_backward_bytes_per_token": _number(outside.final_backward),
+        "loss_forward_bytes_per_token": _number(outside.loss_forward),
+        "loss_backward_bytes_per_token": _number(outside.loss_backward),
+        "matmul_flops_per_token": _number(outside.matmul_flops),
+        "tensors": _tensors(outside.tensors),
     }
 
 

@@ -12,7 +12,10 @@ from planner.reading import nearest, read_document
 
 
 def configuration(source: str) -> Mapping[str, Any]:
-    """Fields of a model's config.json. Raises InputError for an unknown name and for a file that holds no model."""
+    """Fields of a model's config.json, or of that inside an overlay file.
+
+    Raises InputError for an unknown name and for a file that holds no model.
+    """
     entries = catalog_models()
     if source in entries:
         config: Mapping[str, Any] = entries[source]["config"]
@@ -32,6 +35,8 @@ def _names_a_file(source: str) -> bool:
 
 def _from_file(source: str) -> Mapping[str, Any]:
     data = read_document(source).data
+    if isinstance(data, dict) and "overlay" in data:
+        data = data.get("config")
     if not isinstance(data, dict) or not isinstance(data.get("model_type"), str):
         raise InputError("this is no model configuration", source, path="model_type", expected="a model's config.json")
     return data

@@ -59,6 +59,17 @@ class Storages:
             most = max(most, alive)
         return most
 
+    def number(self, tensor: Any) -> int:
+        """The number of a storage that is alive; 0 for one that is known."""
+        found = self._alive.get(tensor.untyped_storage()._cdata)
+        return found[0] if found else 0
+
+    def surviving(self, before: int, until: int, but: int = 0) -> int:
+        """Bytes of storages made before event `before` and alive at event `until`, that of number `but` left out."""
+        made = {number: size for number, size in self.events[:before] if size > 0 and number != but}
+        gone = {number for number, size in self.events[:until] if size < 0}
+        return sum(size for number, size in made.items() if number not in gone)
+
     def _bytes(self, event: tuple[int, int]) -> int:
         return 0 if event[0] in self.gradients else event[1]
 

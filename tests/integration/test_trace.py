@@ -34,6 +34,7 @@ TINY = {
 NAMES = [
     "tiny", "llama-3.1-405b", "qwen3-30b-a3b", "deepseek-v2-lite", "gemma-3-1b", "gpt2", "command-r-35b", "falcon-7b",
 ]
+WORKING = ("forward_", "backward_", "checkpointed_", "recomputed_")
 DROPOUT_MASK_BYTES = 2
 """What a mask element takes on tensors that stand for a CPU's."""
 
@@ -107,6 +108,24 @@ def test_boundaries_are_those_of_the_formula(pair: tuple[Trace, Architecture]) -
     assert {layer.boundary for layer in trace.layers} == expected
 
 
+def test_recomputed_layers_hold_what_the_formula_says(pair: tuple[Trace, Architecture]) -> None:
+    trace, shape = pair
+    tokens = trace.sequence_lengths[1]
+    expected = activations(shape, settings_of(trace)).layers
+    found = by_layer([(layer.count, layer.recomputed * tokens) for layer in trace.layers])
+    pairs = zip(counts(shape), expected, strict=True)
+    formula = [(n, layer.checkpointed_backward_live.at(tokens)) for n, layer in pairs]
+    assert found == pytest.approx(by_layer(formula), rel=TOLERANCE)
+
+
+def test_the_loss_holds_what_the_formula_says(pair: tuple[Trace, Architecture]) -> None:
+    trace, shape = pair
+    formula = activations(shape, settings_of(trace))
+    # Labels, 8 bytes, are in the trace's loss and in the formula's outside.
+    assert trace.outside.loss_forward == pytest.approx(formula.loss_forward.per_token + 8, rel=TOLERANCE)
+    assert trace.outside.loss_backward == pytest.approx(formula.loss_backward.per_token + 8, rel=TOLERANCE)
+
+
 def test_flops_are_those_of_the_formula(pair: tuple[Trace, Architecture]) -> None:
     trace, shape = pair
     expected = list(zip(counts(shape), model_flops(shape, trace.sequence_lengths[1]).layers, strict=True))
@@ -153,16 +172,20 @@ def test_windows_are_a_kind() -> None:
     assert kinds == [(0, 22), (5, 4)]
 
 
-def test_overlay_is_the_answer_without_tensors(tiny: Path) -> None:
+def test_overlay_is_the_answer_with_the_model(tiny: Path) -> None:
     trace = traced(str(tiny))
     found = yaml.safe_load(overlay_text(trace))
     assert found == overlay(trace)
-    assert found["layers"] == [{
-        "kind": "LlamaDecoderLayer", "first": 0, "count": 3, "parameters": 43_136, "stored_bytes_per_token": 2712,
-        "stored_bytes_constant": 0, "boundary_bytes_per_token": 128,
-        "forward_working_bytes_per_token": found["layers"][0]["forward_working_bytes_per_token"],
-        "matmul_flops_per_token": 86_016, "attention_flops_per_token": 8_192,
-    }]
+    assert found["config"] == TINY
+    facts = ("overlay", "hidden", "vocabulary", "positions", "tied", "in_proportion")
+    assert [found[name] for name in facts] == [1, 64, 128, 64, False, True]
+    assert {name: found[name] for name in trace_answer(trace)} == trace_answer(trace)
+    layer = {name: value for name, value in found["layers"][0].items() if not name.startswith(WORKING)}
+    assert {**layer, "tensors": []} == {
+        "kind": "LlamaDecoderLayer", "first": 0, "count": 3, "places": [0, 1, 2], "parameters": 43_136,
+        "stored_bytes_per_token": 2712, "stored_bytes_constant": 0, "boundary_bytes_per_token": 128,
+        "matmul_flops_per_token": 86_016, "attention_flops_per_token": 8_192, "tensors": [],
+    }
     assert set(found["versions"]) == {"torch", "transformers"}
     assert trace_answer(trace)["layers"][0]["tensors"][0] == {"name": "self_attn.q_proj.weight", "shape": [64, 64]}
     json.dumps(trace_answer(trace))
