@@ -179,8 +179,8 @@ def _between(
     """What a stage receives from the one before it, in one window."""
 
     def body(values: Values) -> int:
-        share = share_of(job, values, stage)
-        return rounded(repeats(job, values) * pipeline_seconds(share, job.tokens(values), outlook)) if share.exists else 0
+        share, tokens = share_of(job, values, stage), job.tokens(values)
+        return rounded(repeats(job, values) * pipeline_seconds(share, tokens, outlook)) if share.exists else 0
 
     return TimeTerm("pipeline exchange", BATCH, (), body, window, STAGE_LANES[stage])
 

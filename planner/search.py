@@ -66,7 +66,7 @@ def _candidates(specification: Specification, wanted: Wanted = lambda _: True) -
 
     Where nothing holds these are all points, and the proof that no plan exists is about the whole space.
     """
-    if specification.job.objective == "step_time":
+    if specification.job.objective != "memory":
         return promising_points(specification, wanted)
     points = enumerate_points(specification)
     return replace(points, points=tuple(point for point in points.points if wanted(point.values)))

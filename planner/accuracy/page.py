@@ -45,8 +45,8 @@ def _summary(summary: Summary) -> tuple[str, str, str, str]:
 def _overall(found: Accuracy) -> str:
     memory, time = found.memory_median, found.time_median
     return (
-        f"Over all {len(found.scores)} scored runs: median of sources {_plain(memory)} for memory and {_plain(time)} for "
-        f"step time, {found.false_fits} false fits, {found.false_nos} false nos."
+        f"Over all {len(found.scores)} scored runs: median of sources {_plain(memory)} for memory and {_plain(time)} "
+        f"for step time, {found.false_fits} false fits, {found.false_nos} false nos."
     )
 
 
@@ -54,8 +54,8 @@ def _orders(found: Accuracy) -> Iterable[str]:
     """Which of two configurations of one task is faster."""
     known = orders(found.scores)
     yield (
-        "Kendall's tau over pairs of runs with the same model, machines and batch that differ in configuration: 1 where "
-        "every pair is ranked as measured, 0 where the order is a coin's."
+        "Kendall's tau over pairs of runs with the same model, machines and batch that differ in configuration: 1 "
+        "where every pair is ranked as measured, 0 where the order is a coin's."
     )
     yield _table(
         ("source", "runs", "pairs", "tau"),
