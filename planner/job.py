@@ -26,7 +26,7 @@ DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 # Values that follow from the layout, by the name that conditions use.
 LAYOUT_FACTS: Mapping[str, str] = {
     "tensor_parallel": "tensor", "pipeline_parallel": "pipeline", "sequence_parallel": "sequence",
-    "expert_parallel": "expert", "data_parallel": "data", "shards": "shards",
+    "expert_parallel": "expert", "data_parallel": "data", "shards": "shards", "replicas": "replicas",
 }  # fmt: skip
 
 

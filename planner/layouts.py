@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
@@ -30,7 +31,7 @@ def layouts(job: Job) -> tuple[Layout, ...]:
     if pinned is not None:
         return tuple(value for value in pinned if isinstance(value, Layout))
     found = (_layout(job, *degrees) for degrees in product(*(_degrees(job, name) for name in DEGREES)))
-    legal = tuple(layout for layout in found if layout is not None)
+    legal = tuple(one for layout in found if layout is not None for one in _sharded(job, layout))
     if legal:
         return legal
     named = {name: job.choices[name] for name in DEGREE_NAMES if name in job.choices}
@@ -40,6 +41,18 @@ def layouts(job: Job) -> tuple[Layout, ...]:
         path=f"choices.{next(iter(named), 'layout')}",
         expected="degrees that divide the GPUs, the model's heads, experts and tokens, and a layer for each stage",
     )
+
+
+def _sharded(job: Job, layout: Layout) -> Iterable[Layout]:
+    """The layout, and where the runtime has hybrid sharding and nodes repeat, with states divided inside a node only.
+
+    Source: Zhao et al. 2023, PyTorch FSDP, arXiv:2304.11277 section 3.2.2.
+    """
+    yield layout
+    inside = job.cluster.gpus_per_node // layout.tensor
+    if job.runtime.hybrid and inside > 1 and inside < layout.shards:
+        if layout.shards % inside == 0 and inside % layout.sequence == 0:
+            yield replace(layout, shard=inside)
 
 
 def _degrees(job: Job, name: str) -> tuple[int, ...]:

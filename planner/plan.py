@@ -37,6 +37,11 @@ class Layout:
         """Ranks that share one copy of the dense states of a rank's part of the model."""
         return self.shard or self.data * self.sequence
 
+    @property
+    def replicas(self) -> int:
+        """Copies of the dense states of a rank's part of the model; more than one under hybrid sharding."""
+        return self.data * self.sequence // self.shards
+
     def __str__(self) -> str:
         return f"tensor {self.tensor} · pipeline {self.pipeline} · sequence {self.sequence} · data {self.data}"
 

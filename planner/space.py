@@ -142,4 +142,5 @@ def _derived(job: Job) -> list[Derived]:
         return Derived(f"{name}_parallel", ("layout",), lambda values: getattr(layout_of(values), name))
 
     accumulation = Derived("gradient_accumulation", ("layout", "micro_batch"), job.micro_batches)
-    return [accumulation, *(degree(name) for name in ("tensor", "pipeline", "sequence", "expert", "data"))]
+    shards = Derived("sharded_over", ("layout",), lambda values: layout_of(values).shards)
+    return [accumulation, *([shards] if job.runtime.hybrid else []), *(degree(name) for name in ("tensor", "pipeline", "sequence", "expert", "data"))]

@@ -161,3 +161,12 @@ def test_degrees_that_no_layout_has(choices: dict[str, Any], expected: str) -> N
         f"{expected}; expected degrees that divide the GPUs, the model's heads, experts and tokens, "
         "and a layer for each stage"
     )
+
+
+def test_hybrid_sharding_divides_states_inside_a_node() -> None:
+    """Two nodes of 2: all 4 ranks share the states, or the 2 of each node with a replica on the other."""
+    cluster = {"gpu": "a100-sxm-80gb", "gpus_per_node": 2, "nodes": 2, "interconnect": "200 Gbit/s"}
+    found = layouts(job(cluster=cluster, training={"runtime": "fsdp2"}))
+    assert [(layout.data, layout.shards, layout.replicas) for layout in found] == [(4, 4, 1), (4, 2, 2)]
+    one_node = layouts(job(cluster={"gpu": "a100-sxm-80gb", "gpus_per_node": 4}, training={"runtime": "fsdp2"}))
+    assert [(layout.shards, layout.replicas) for layout in one_node] == [(4, 1)]
