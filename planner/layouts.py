@@ -50,9 +50,9 @@ def _sharded(job: Job, layout: Layout) -> Iterable[Layout]:
     """
     yield layout
     inside = job.cluster.gpus_per_node // layout.tensor
-    if job.runtime.hybrid and inside > 1 and inside < layout.shards:
-        if layout.shards % inside == 0 and inside % layout.sequence == 0:
-            yield replace(layout, shard=inside)
+    divides = layout.shards % max(1, inside) == 0 and inside % layout.sequence == 0
+    if job.runtime.hybrid and 1 < inside < layout.shards and divides:
+        yield replace(layout, shard=inside)
 
 
 def _degrees(job: Job, name: str) -> tuple[int, ...]:

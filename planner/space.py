@@ -143,4 +143,8 @@ def _derived(job: Job) -> list[Derived]:
 
     accumulation = Derived("gradient_accumulation", ("layout", "micro_batch"), job.micro_batches)
     shards = Derived("sharded_over", ("layout",), lambda values: layout_of(values).shards)
-    return [accumulation, *([shards] if job.runtime.hybrid else []), *(degree(name) for name in ("tensor", "pipeline", "sequence", "expert", "data"))]
+    return [
+        accumulation,
+        *([shards] if job.runtime.hybrid else []),
+        *(degree(name) for name in ("tensor", "pipeline", "sequence", "expert", "data")),
+    ]
