@@ -73,8 +73,8 @@ class RuntimeEntry(BaseModel):
     """A runtime: what it allocates and sends whatever the plan, and the margin its allocator needs.
 
     `choices` names the values that the runtime has. `degrees` is the parallelism beside data parallelism that is
-    planned by itself, `degrees_on_request` what it has where the job names it; `whole_stream` as in Layout; `hybrid`: states
-    may be divided inside nodes only, and replicated between them. `kernels`
+    planned by itself, `degrees_on_request` what it has where the job names it; `whole_stream` as in Layout; `hybrid`:
+    states may be divided inside nodes only, and replicated between them. `kernels`
     and `gradient_accumulation_dtype` are what it uses unless told otherwise (empty: the precision of compute).
     `autocast` says that 16-bit training keeps fp32 weights in the layers and casts them for every product.
 
