@@ -212,5 +212,5 @@ def test_an_unknown_runtime() -> None:
         read_runtime("deepsped")
     assert str(caught.value) == (
         "training.runtime: unknown runtime 'deepsped'; expected one of ddp, deepspeed, fsdp1, fsdp2, internevo, "
-        "megatron, megatron-deepspeed; did you mean 'deepspeed'?"
+        "megatron, megatron-deepspeed, nanotron; did you mean 'deepspeed'?"
     )

@@ -17,6 +17,11 @@ def test_axes_hold_the_jobs_own_values() -> None:
     assert axes.gpus == ("a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb")
 
 
+def test_a_job_of_many_layouts_is_asked_less() -> None:
+    axes = grid_axes(source(SMALL).job(), near=True)
+    assert (axes.lengths, axes.gpus) == ((512, 1024), ("a100-sxm-80gb", "h100-sxm-80gb"))
+
+
 @pytest.mark.parametrize("size", [FREE, 2])
 def test_a_cell_is_what_solving_gives(size: int) -> None:
     asked, grid = source(SMALL), fitting().grid
