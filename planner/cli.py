@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from planner import cli_run, cli_see
+from planner import cli_calibrate, cli_run, cli_see
 from planner.cli_parts import CATALOG, FORMAT, JOB, SET, answer, evaluated, job_of, json_text, no_plan, write
 from planner.errors import InputError, NoPlan, PlannerError
 
@@ -19,7 +19,7 @@ def cli() -> None:
     """Will this model train on these GPUs, with which configuration, and how fast? A proven answer, without a GPU."""
 
 
-for command in (*cli_see.COMMANDS, *cli_run.COMMANDS):
+for command in (*cli_see.COMMANDS, *cli_run.COMMANDS, *cli_calibrate.COMMANDS):
     cli.add_command(command)
 
 
@@ -116,12 +116,13 @@ def trace(model: str, form: str, out: Path | None, force: bool, sequence_length:
     "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", help="form of the answer"
 )
 @click.option("--rows", is_flag=True, help="list every row, also those skipped")
-def accuracy(runs_path: Path, form: str, rows: bool) -> None:
+@CATALOG
+def accuracy(runs_path: Path, form: str, rows: bool, catalogs: tuple[Path, ...]) -> None:
     """Predictions against a log of measured runs: peak memory, step time and verdicts, by source."""
     from planner.accuracy import accuracy as score
     from planner.accuracy import accuracy_answer, accuracy_page, accuracy_text
 
-    found = score(runs_path)
+    found = score(runs_path, catalogs)
     if form == "markdown":
         click.echo(accuracy_page(found), nl=False)
         return

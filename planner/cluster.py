@@ -67,7 +67,7 @@ def collective_seconds(
         return 0.0
     inside = _inside_seconds(cluster, operation, payload_bytes, group, place, outlook)
     if place.nodes == 1:
-        return inside + communication.call_seconds(outlook)
+        return inside + cluster.gpu.calibration.inside_node * communication.call_seconds(outlook)
     return max(inside, _network_seconds(cluster, operation, payload_bytes, group, place, outlook))
 
 
@@ -82,7 +82,8 @@ def _inside_seconds(
     wire = _wire_bytes(operation, payload_bytes, group.size)
     if operation == "all_to_all":
         wire = payload_bytes * (place.members - 1) / group.size
-    return curve.seconds(payload_bytes, wire, bandwidth) * communication.time_factor(kind, outlook)
+    factor = cluster.gpu.calibration.inside_node * communication.time_factor(kind, outlook)
+    return curve.seconds(payload_bytes, wire, bandwidth) * factor
 
 
 @lru_cache(maxsize=16384)
@@ -126,7 +127,7 @@ def _network_seconds(
         link, _ = link_inside(cluster, group, place.members)
         latency += _curve_inside(cluster, operation, group, place.members, link)[0].latency
     seconds = latency + network.root * math.sqrt(payload_bytes) + wire / (network.share * bandwidth)
-    return seconds * communication.time_factor(network.outlook, outlook)
+    return seconds * cluster.gpu.calibration.between_nodes * communication.time_factor(network.outlook, outlook)
 
 
 def _message_bandwidth(cluster: Cluster, group: Group) -> float:
@@ -172,7 +173,7 @@ def host_link_seconds(
     copy, factor = _host_copy(cluster, direction, outlook, pinned)
     link = payload_bytes * sharing / (copy.share * cluster.links[node.host_link].bandwidth)
     memory = payload_bytes * active * (2 if direction == "both" else 1) / _host_memory_bandwidth(cluster)
-    return (copy.latency + max(link, memory)) * factor
+    return (copy.latency + max(link, memory)) * factor * cluster.gpu.calibration.host_link
 
 
 def _host_copy(cluster: Cluster, direction: str, outlook: str, pinned: bool) -> tuple[communication.Curve, float]:
@@ -210,7 +211,7 @@ def nvme_seconds(
     drives = _drives(cluster)
     share = float(communication.coefficients()["nvme"]["share"])
     seconds = ranks * (read_bytes / drives.read + write_bytes / drives.write) / share
-    return seconds * communication.time_factor("nvme", outlook)
+    return seconds * cluster.gpu.calibration.nvme * communication.time_factor("nvme", outlook)
 
 
 def cpu_optimizer_seconds(
@@ -234,4 +235,4 @@ def cpu_optimizer_seconds(
     slower = float(entry["slower"][implementation])
     total = elements * ranks
     moved = total * float(entry["bytes_per_element"])
-    return max(moved / _host_memory_bandwidth(cluster), total * slower / rate)
+    return cluster.gpu.calibration.cpu_optimizer * max(moved / _host_memory_bandwidth(cluster), total * slower / rate)

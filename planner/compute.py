@@ -99,7 +99,7 @@ class Clock:
                 attention=attention,
                 loss=loss_of(job),
                 division=self.division,
-                weight_casts=job.runtime.autocast and job.training.precision.master_bytes > 0,
+                weight_casts=job.casts,
                 accumulated_bytes=job.runtime.accumulated_bytes,
                 host="compiled" if job.training.kernels == "compiled" else "eager",
                 stops_early=job.runtime.stops_early,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from planner.calibration import Calibration
+
 
 @dataclass(frozen=True)
 class Range:
@@ -38,6 +40,7 @@ class Gpu:
     copy to each other over PCIe without the host (None: nobody states it). `matrix_efficiency`: share of peak that
     large matrix products reach in training, by precision. `memory_efficiency`: share of `memory_bandwidth` that
     memory-bound kernels reach. `price_per_hour`: lowest public on-demand list price of one GPU, US dollars.
+    `calibration`: what measured runs say about the times of this machine.
     """
 
     key: str
@@ -58,6 +61,7 @@ class Gpu:
     power_watts: float | None = None
     price_per_hour: float | None = None
     assumptions: tuple[str, ...] = ()
+    calibration: Calibration = Calibration()
 
 
 @dataclass(frozen=True)

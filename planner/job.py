@@ -213,9 +213,9 @@ class Job:
             "storage": Fraction(self.storage_bytes),
             "reduce": Fraction(self.storage_bytes),
             "torch_state": Fraction(str(self.training.optimizer.state_bytes_per_parameter))
-            * (Fraction(self.storage_bytes, 4) if not self.training.optimizer.fixed_state_bytes else 1),
+            * (Fraction(self.trained_bytes, 4) if not self.training.optimizer.fixed_state_bytes else 1),
             "optimizer_temporary": Fraction(str(self.training.optimizer.temporary_bytes_per_parameter))
-            * Fraction(self.storage_bytes, 4),
+            * Fraction(self.trained_bytes, 4),
             "optimizer_largest": Fraction(str(self.training.optimizer.temporary_bytes_of_largest)),
             "optimizer_traffic": Fraction(str(self.training.optimizer.step_bytes_per_parameter))
             + (precision.compute_bytes if precision.master_bytes else 0),
@@ -223,8 +223,26 @@ class Job:
 
     @property
     def storage_bytes(self) -> int:
-        """Bytes per parameter of what a runtime without separate master weights keeps: fp32 unless all is 16-bit."""
+        """Bytes per parameter of what a runtime without separate master weights keeps: fp32 unless all is 16-bit.
+
+        A frozen base is loaded in 16 bits, whatever its adapters are kept in.
+        """
+        return self.training.precision.compute_bytes if self.frozen_base else self.trained_bytes
+
+    @property
+    def trained_bytes(self) -> int:
+        """Bytes per trained parameter in such a runtime."""
         return self.training.precision.master_bytes or self.training.precision.compute_bytes
+
+    @property
+    def frozen_base(self) -> bool:
+        """Whether only adapters on a frozen base are trained."""
+        return self.training.method != "full"
+
+    @property
+    def casts(self) -> bool:
+        """Whether weights are kept in fp32 and cast for every product."""
+        return self.runtime.autocast and self.training.precision.master_bytes > 0 and not self.frozen_base
 
     def dtype_bytes(self, dtype: str) -> Fraction:
         """Bytes of one element of `dtype`."""

@@ -21,6 +21,7 @@ from planner.architecture.overlay import traced_model
 from planner.architecture.shape import Architecture
 from planner.architecture.size import architecture_from_size
 from planner.architecture.traced import TracedModel
+from planner.calibrate.overlay import calibrated, read_overlays
 from planner.cluster import Cluster
 from planner.errors import InputError
 from planner.hardware import Gpu, Node, Nvme
@@ -52,7 +53,8 @@ def read_job(path: str | os.PathLike[str], catalogs: Iterable[Path] = ()) -> Job
 
 def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable[Path] = ()) -> Job:
     """The job of a validated file; names are looked up in the shipped catalogs and in `catalogs`."""
-    techniques = read_techniques(catalogs)
+    catalogs = tuple(catalogs)
+    techniques, overlays = read_techniques(catalogs), read_overlays(catalogs)
     architecture, traced = _placed(document, ("model",), lambda: _model(job_file, document))
     base, adapter = architecture, job_file.training.adapter
     if adapter is not None:
@@ -63,9 +65,10 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
     cluster, notes = _cluster(job_file.cluster, document)
     runtime = _placed(document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime))
     training = _training(job_file.training, document, runtime)
+    casts = runtime.autocast and training.precision.master_bytes > 0 and adapter is None
     settings = ActivationSettings(
         sequence_length=training.sequence_length,
-        precision="autocast" if runtime.autocast and training.precision.master_bytes else training.precision.dtype,
+        precision="autocast" if casts else training.precision.dtype,
         attention=training.attention,
         loss=training.loss,
         kernels=training.kernels,
@@ -85,7 +88,7 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         _placed(document, ("training",), partial(traced.require, settings))
         flops = traced.flops(flops, training.sequence_length)
         notes = [*traced.assumptions, *notes]
-    return Job(
+    job = Job(
         name=name,
         architecture=architecture,
         cluster=cluster,
@@ -103,6 +106,7 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
             dict.fromkeys([*architecture.assumptions, *notes, *_training_notes(job_file.training, architecture)])
         ),
     )
+    return calibrated(job, overlays)
 
 
 def _placed(document: Document, path: tuple[str | int, ...], read: Callable[[], Found]) -> Found:
@@ -156,7 +160,7 @@ def _cluster(settings: ClusterSettings, document: Document) -> tuple[Cluster, li
     else:
         gpu_key = str(settings.gpu)
         gpu = _placed(document, ("cluster", "gpu"), lambda: hardware_catalog.gpu(gpu_key))
-        node = _plain_node(gpu, settings)
+        node = plain_node(gpu, settings)
     node, notes = _overridden(node, settings)
     if settings.gpu_memory is not None:
         gpu = replace(gpu, usable_memory=settings.gpu_memory)
@@ -164,7 +168,7 @@ def _cluster(settings: ClusterSettings, document: Document) -> tuple[Cluster, li
     return cluster, [*gpu.assumptions, *node.assumptions, *notes]
 
 
-def _plain_node(gpu: Gpu, settings: ClusterSettings) -> Node:
+def plain_node(gpu: Gpu, settings: ClusterSettings) -> Node:
     """A machine of which only the GPUs are known: as the smallest catalog node with that GPU, else assumed."""
     count = int(settings.gpus_per_node or 1)
     switched = (gpu.scale_up_gpus or 0) > 2 and count > 1

@@ -47,7 +47,8 @@ def time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
     reader = Reader(job, effects, stages(job)[0])
     exchanged = exchange_terms(job, REPEATS, microseconds, outlook)
     copied = copy_terms(job, REPEATS, microseconds, outlook)
-    return (*compute_terms(job, outlook), *exchanged, *copied, *_effect_terms(reader, effects, outlook))
+    acting = _effect_terms(reader, effects, outlook)
+    return (*compute_terms(job, outlook), *exchanged, *copied, *acting, *_measured_terms(job))
 
 
 def microseconds(seconds: float) -> int:
@@ -136,6 +137,17 @@ def _slots(every: str, during: str, lane: str) -> tuple[_Slot, ...]:
     if every == "micro_batch":
         return (_Slot(during, lane, REPEATS[during]),)
     return (_Slot("last_backward" if during == "backward" else during, lane, _once),)
+
+
+def _measured_terms(job: Job) -> Iterable[TimeTerm]:
+    """Constants of every step and micro-batch that measured runs show beside all other terms."""
+    found = job.cluster.gpu.calibration
+
+    def body(values: Values) -> int:
+        return microseconds(found.step_seconds + found.micro_batch_seconds * REPEATS["forward"](job, values))
+
+    if found.step_seconds or found.micro_batch_seconds:
+        yield TimeTerm("rest, as measured", BATCH, (), body, "optimizer_step", "serial", "calibration")
 
 
 def _effect_terms(reader: Reader, effects: tuple[AnyEffect, ...], outlook: str) -> Iterable[TimeTerm]:
@@ -254,7 +266,7 @@ def _update_term(reader: Reader, effect: Update, outlook: str) -> TimeTerm:
             elements = ceil(size / effect.bytes)  # type: ignore[operator]  # a number for every update
             return cpu_optimizer_seconds(job.cluster, elements, job.ranks_per_node(values), outlook)
         tensors = len(share_of(job, values, stages(job)[0]).sizes)
-        host = tensors * job.runtime.host_update * 1e-6
+        host = tensors * job.runtime.host_update * 1e-6 * job.cluster.gpu.calibration.launches
         return max(host, updated_seconds(job, size, tensors, outlook))
 
     slot = _Slot("optimizer_step", "serial", _once)

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from planner.calibrate.overlay_file import is_overlay
 from planner.effects import AnyEffect, Scalar, as_tuple
 from planner.errors import InputError
 from planner.reading import Document, nearest, read_document, validated
@@ -143,6 +144,8 @@ def read_techniques(extra: Iterable[Path] = ()) -> Techniques:
     for path in extra:
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
             document = read_document(file)
+            if is_overlay(document):
+                continue
             entry = validated(ChoiceEntry, document)
             choices[entry.choice], documents[entry.choice] = entry, document
     ordered = dict(sorted(choices.items(), key=lambda item: (item[1].order, item[0])))

@@ -206,3 +206,12 @@ def test_frozen_models_stand_beside_the_trained_one() -> None:
     assert line(ledger(found, plan(found)), "forward", "frozen models") == 2 * found.frozen_models
     shared = job(training={"runtime": "fsdp2", **frozen})
     assert line(ledger(shared, plan(shared, zero_stage=3)), "forward", "frozen models") == shared.frozen_models
+
+
+def test_a_frozen_base_is_kept_in_16_bits_where_a_trained_model_is_in_fp32() -> None:
+    """DDP: 2 bytes of everything under adapters, 4 where all is trained."""
+    for method, width in ({"runtime": "ddp", **LORA}, 2), ({"runtime": "ddp"}, 4):
+        found = job(training=method)
+        forward = next(m for m in ledger(found, plan(found))["gpu"].moments if m.name == "forward")
+        lines = {line.name: line.bytes for line in forward.lines}
+        assert lines["parameters"] == width * found.architecture.parameters

@@ -17,6 +17,7 @@ from typing import Any
 from planner.accuracy.run_job import run_case
 from planner.accuracy.run_log import Run, read_run_log
 from planner.accuracy.run_model import Skipped
+from planner.calibrate.overlay import Overlay, calibrated, read_overlays
 from planner.evaluate import Evaluation, evaluate
 from planner.ledger import DeviceLedger, stage_ledgers
 from planner.units import GIB
@@ -124,30 +125,34 @@ class Accuracy:
         return sum(score.false_no for score in self.scores)
 
 
-def accuracy(path: Path) -> Accuracy:
-    """The planner's figures held against every run of a log. Raises InputError for a malformed log."""
+def accuracy(path: Path, catalogs: Iterable[Path] = ()) -> Accuracy:
+    """The planner's figures, calibrated by overlays in `catalogs`, held against every run of a log.
+
+    Raises InputError for a malformed log or overlay.
+    """
+    overlays = read_overlays(catalogs)
     scores: list[Score] = []
     skipped: Counter[str] = Counter()
     for run in read_run_log(path):
         try:
-            scores.append(score_run(run))
+            scores.append(score_run(run, overlays))
         except Skipped as reason:
             skipped[" ".join(str(reason).split())] += 1
     return Accuracy(tuple(scores), dict(sorted(skipped.items(), key=lambda item: (-item[1], item[0]))))
 
 
-def score_run(run: Run) -> Score:
+def score_run(run: Run, overlays: Sequence[Overlay] = ()) -> Score:
     """One run held against the planner. Raises Skipped with the reason where that is not possible."""
     if run.use not in (None, "score") or (run.score_memory is False and run.score_time is False):
         raise Skipped("not for scoring")
-    metric, measured = _memory_measured(run)
-    seconds, fits = _seconds_measured(run), _ran(run)
+    metric, measured = memory_measured(run)
+    seconds, fits = seconds_measured(run), _ran(run)
     if not metric and seconds is None and fits is None:
         raise Skipped("no measurement to score")
     case = run_case(run)
     if case.time_unknown and not metric and fits is None:
         raise Skipped(case.time_unknown)
-    evaluation = evaluate(case.job, case.plan)
+    evaluation = evaluate(calibrated(case.job, overlays), case.plan)
     timed = seconds is not None and not case.time_unknown
     return Score(
         run=run,
@@ -164,7 +169,7 @@ def score_run(run: Run) -> Score:
 # ── what a run states ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _memory_measured(run: Run) -> tuple[str, float]:
+def memory_measured(run: Run) -> tuple[str, float]:
     """The metric and the bytes of the peak to score; an empty metric where there is none.
 
     Of several the one that needs the least beside the ledger: allocated, then reserved, then the device's.
@@ -177,7 +182,7 @@ def _memory_measured(run: Run) -> tuple[str, float]:
     return "", 0.0
 
 
-def _seconds_measured(run: Run) -> float | None:
+def seconds_measured(run: Run) -> float | None:
     """Seconds of the step to score, from the throughput where only that is stated; None where there is none."""
     if run.score_time is False or run.fits == "oom":
         return None
@@ -208,13 +213,13 @@ def memory_predicted(evaluation: Evaluation, metric: str, ranks: str = "") -> fl
     `allocated`: tensors alone, all books but `reserve`. `reserved`: with what the allocator wastes. `device`: with the
     `reserve` book besides, as nvidia-smi shows.
     """
-    ledger = _measured_ledger(evaluation, ranks)
+    ledger = measured_ledger(evaluation, ranks)
     reserved = ledger.reserved(evaluation.job.runtime.fragmentation)
     reserve = max(moment.books["reserve"] for moment in ledger.moments)
     return {"allocated": float(ledger.tensors()), "reserved": reserved, "device": reserved + reserve}[metric]
 
 
-def _measured_ledger(evaluation: Evaluation, ranks: str) -> DeviceLedger:
+def measured_ledger(evaluation: Evaluation, ranks: str) -> DeviceLedger:
     """The GPU's ledger of the rank that a run states: its first, its last, or else the one that holds the most."""
     stages = stage_ledgers(evaluation.job, evaluation.plan)
     one = {"rank0": "first", "last-rank": "last"}.get(ranks, "")

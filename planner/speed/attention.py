@@ -95,7 +95,7 @@ def attention_seconds(
 @remembered
 def _at(gpu: Gpu, peak: str, implementation: str, outlook: str) -> tuple[AttentionCurve, float]:
     """The curve and the multiple of its time that `outlook` means."""
-    factor = time_factor(efficiency("attention")["outlook"], outlook)
+    factor = gpu.calibration.attention * time_factor(efficiency("attention")["outlook"], outlook)
     return attention_curve(gpu, peak, implementation), factor
 
 

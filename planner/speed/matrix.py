@@ -85,6 +85,8 @@ def curve_at(gpu: Gpu, peak: str, outlook: str, aligned: bool) -> tuple[MatrixCu
     curve, catalog = matrix_curve(gpu, peak), efficiency("matrix")
     by_rule = catalog["curves"][curve_name(gpu, catalog)].get("rule", False)
     factor = time_factor(catalog["outlook_of_rules" if by_rule else "outlook"], outlook)
+    found = gpu.calibration
+    factor *= found.narrow_products if OPERAND_BYTES[peak] < 2 else found.products
     share = 1.0 if aligned else catalog["misaligned"]["value"]
     return replace(curve, rate=curve.rate * share), factor
 

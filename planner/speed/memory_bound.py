@@ -9,6 +9,16 @@ from planner.units import parse_seconds
 
 def memory_seconds(gpu: Gpu, traffic: float, kernels: float, outlook: str) -> float:
     """Seconds of `kernels` kernels that read and write `traffic` bytes of device memory in all."""
+    return gpu.calibration.memory * _seconds(gpu, traffic, kernels, outlook)
+
+
+def weight_seconds(gpu: Gpu, traffic: float, kernels: float, outlook: str) -> float:
+    """The same for weights, their gradients and optimizer states, whose traffic does not grow with the tokens."""
+    return gpu.calibration.weights * _seconds(gpu, traffic, kernels, outlook)
+
+
+def _seconds(gpu: Gpu, traffic: float, kernels: float, outlook: str) -> float:
+    """What the catalogs say."""
     return traffic / (gpu.memory_bandwidth * gpu.memory_efficiency.for_time(outlook)) + kernels * _gap(gpu)
 
 
@@ -33,7 +43,7 @@ def update_seconds(gpu: Gpu, parameters: float, bytes_per_parameter: float, tens
     """
     entry = efficiency("kernels")["update"]
     launches = 1 + tensors / entry["tensors_per_kernel"]["value"]
-    return memory_seconds(gpu, parameters * bytes_per_parameter, launches, outlook)
+    return weight_seconds(gpu, parameters * bytes_per_parameter, launches, outlook)
 
 
 @remembered

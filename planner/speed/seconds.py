@@ -12,7 +12,7 @@ from planner.hardware import Gpu
 from planner.speed.attention import AttentionShape, Side, attention_seconds
 from planner.speed.catalog import efficiency
 from planner.speed.matrix import MatrixCurve, curve_at, is_aligned
-from planner.speed.memory_bound import copy_seconds, host_seconds, memory_seconds
+from planner.speed.memory_bound import copy_seconds, host_seconds, memory_seconds, weight_seconds
 from planner.speed.operations import AttentionCall, Division, LayerOperations, Product, layer_operations, norm_pass
 from planner.speed.passes import Traffic, layer_traffic, loss_cost, pass_cost
 
@@ -131,7 +131,8 @@ def layer_parts(
     """
     work = _work(gpu, kind, hidden, direction, setting, outlook)
     traffic = work.traffic
-    memory = memory_seconds(gpu, traffic.per_token * tokens + traffic.constant, traffic.kernels, outlook)
+    memory = memory_seconds(gpu, traffic.per_token * tokens, traffic.kernels, outlook)
+    memory += weight_seconds(gpu, traffic.constant, 0, outlook)
     if traffic.gathered_per_token:
         memory += copy_seconds(gpu, traffic.gathered_per_token * tokens, 0, outlook)
     return Parts(
@@ -172,7 +173,8 @@ def _made(gpu: Gpu, kind: LayerKind, hidden: int, direction: Pass, setting: Sett
     single = [item for product in work.products for item in _multiplications(gpu, product, side, setting, outlook)]
     launches = traffic.kernels + len(single) + len(work.attentions)
     products = tuple(replace(item, times=item.times * count) for item, count in Counter(single).items())
-    return _LayerWork(side, products, work.attentions, traffic, host_seconds(launches, setting.host, outlook))
+    host = gpu.calibration.launches * host_seconds(launches, setting.host, outlook)
+    return _LayerWork(side, products, work.attentions, traffic, host)
 
 
 def _again(work: LayerOperations, direction: str, stops_early: bool) -> LayerOperations:
@@ -246,9 +248,10 @@ def head_seconds(
     item = Product("head", columns, hidden, trained=trained, narrow=False, aligned=aligned)
     size, count = loss_cost(setting.loss, direction)
     norm_size, norm_count = pass_cost(norm_pass(norm), setting.kernels, direction)
-    traffic = tokens * (size * columns + norm_size * hidden) + _head_weight_bytes(setting, direction) * item.weight
+    traffic = tokens * (size * columns + norm_size * hidden)
+    weights = weight_seconds(gpu, _head_weight_bytes(setting, direction) * item.weight, 0, outlook)
     products = sum(product.seconds(tokens) for product in _multiplications(gpu, item, direction, setting, outlook))
-    return products + memory_seconds(gpu, traffic, count + norm_count, outlook)
+    return products + weights + memory_seconds(gpu, traffic, count + norm_count, outlook)
 
 
 def _head_weight_bytes(setting: Setting, direction: Side) -> float:
@@ -263,4 +266,4 @@ def embedding_seconds(
     """Seconds of looking the embedding up; backward adds rows to a gradient that is cleared first."""
     size, count = pass_cost("embedding", setting.kernels, direction)
     cleared = 2.0 * vocabulary * hidden / setting.division.tensor_parallel if direction == "backward" else 0.0
-    return copy_seconds(gpu, size * hidden * tokens, count, outlook) + memory_seconds(gpu, cleared, 0, outlook)
+    return copy_seconds(gpu, size * hidden * tokens, count, outlook) + weight_seconds(gpu, cleared, 0, outlook)
