@@ -59,5 +59,5 @@ $(TEST): $(BASE)
 
 # DS_BUILD_OPS=0: DeepSpeed compiles no kernel when it is installed.
 $(INTEGRATION): $(TEST)
-	DS_BUILD_OPS=0 $(PIP) --editable '.[test,integration]'
+	DS_BUILD_OPS=0 $(PIP) --editable '.[test,integration,browser]'
 	@touch $@

@@ -135,4 +135,35 @@ def explain(job_path: Path, pins: tuple[str, ...], form: str, catalogs: tuple[Pa
         raise found.failure
 
 
-COMMANDS = (pareto, compare, explain)
+@click.command()
+@JOB
+@SET
+@CATALOG
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE.html", required=True, help="the page to write"
+)
+@click.option("--force", is_flag=True, help="write over a file that exists")
+def report(job_path: Path, pins: tuple[str, ...], catalogs: tuple[Path, ...], output: Path, force: bool) -> None:
+    """One page about JOB that needs nothing else: ledger, frontier, step, alternatives, what if, configuration.
+
+    Where nothing fits the page says why and what would; the exit code is 3 then.
+    """
+    from planner.output import write_files
+    from planner.page.data import report as reported
+    from planner.page.html import check_page, page_html
+    from planner.progress import progress_bar
+    from planner.variants import Source
+
+    check_page(output, force)
+    source = Source(job_path, catalogs)
+    if pins:
+        source = Source(job_path, catalogs, tuple(pinned(source.job(), pins).items()))
+    with progress_bar("report") as progress:
+        found = reported(source, progress)
+    for path in write_files(output.parent, {output.name: page_html(found)}, force):
+        click.echo(f"wrote {path}", err=True)
+    if found.failure is not None:
+        raise found.failure
+
+
+COMMANDS = (pareto, compare, explain, report)
