@@ -1,0 +1,108 @@
+"""Overlay files: a YAML file with `calibration:`, one entry for each machine and runtime that was calibrated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from planner import hardware_catalog
+from planner.calibrate.groups import groups
+from planner.reading import Document, nearest, read_document, validated
+
+KEY = "calibration"
+
+
+class _Record(BaseModel):
+    """A frozen part of the file that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Figure(_Record):
+    """A multiple of the catalogs' time, or seconds, with its standard error (of a multiple: relative)."""
+
+    times: float | None = Field(default=None, ge=0.01, le=100)
+    seconds: float | None = Field(default=None, ge=0, le=1e5)
+    error: float = Field(default=0.0, ge=0)
+
+    @property
+    def value(self) -> float:
+        """The multiple or the seconds."""
+        return self.times if self.times is not None else self.seconds or 0.0
+
+
+class Errors(_Record):
+    """Mean absolute relative error of the runs' step times."""
+
+    before: float
+    after: float
+
+
+class Margin(_Record):
+    """Bytes that the allocator takes for each byte of tensors, and bytes of the device beside the ledger's reserve."""
+
+    fragmentation: float | None = Field(default=None, ge=1, le=10)
+    reserve_bytes: int | None = Field(default=None, ge=0, le=2**40)
+
+
+class Entry(_Record):
+    """One machine: a GPU of the catalog, under one runtime or (where none is named) under several."""
+
+    gpu: str
+    runtime: str = ""
+    runs: int = Field(default=0, ge=0)
+    error: Errors | None = None
+    time: dict[str, Figure] = Field(default_factory=dict)
+    memory: Margin | None = None
+    cannot_tell: dict[str, str] = Field(default_factory=dict)
+    measured: tuple[dict[str, Any], ...] = ()
+
+
+class OverlayFile(_Record):
+    """The whole file."""
+
+    calibration: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """An overlay and the name of its file."""
+
+    file: str
+    entries: tuple[Entry, ...]
+
+
+def is_overlay(document: Document) -> bool:
+    """Whether a catalog file is a calibration."""
+    return isinstance(document.data, dict) and KEY in document.data
+
+
+def read_overlays(catalogs: Iterable[Path]) -> tuple[Overlay, ...]:
+    """The calibrations among catalog files and in folders of them. Raises InputError for a malformed one."""
+    files = [file for path in catalogs for file in (sorted(path.glob("*.yaml")) if path.is_dir() else [path])]
+    documents = [read_document(file) for file in files]
+    return tuple(_overlay(document) for document in documents if is_overlay(document))
+
+
+def _overlay(document: Document) -> Overlay:
+    """One file, with every name looked up."""
+    found = validated(OverlayFile, document)
+    known = {group.name: group for group in groups()}
+    for index, entry in enumerate(found.calibration):
+        place = (KEY, index)
+        if entry.gpu not in hardware_catalog.gpus():
+            hint = nearest(entry.gpu, hardware_catalog.gpus())
+            raise document.error((*place, "gpu"), f"unknown GPU '{entry.gpu}'", hint=hint)
+        for name, figure in entry.time.items():
+            if name not in known:
+                raise document.error(
+                    (*place, "time", name), f"unknown group '{name}'", hint=nearest(name, known), key=True
+                )
+            unit, other = ("seconds", "times") if known[name].constant else ("times", "seconds")
+            if getattr(figure, unit) is None or getattr(figure, other) is not None:
+                raise document.error((*place, "time", name), f"{name} is a number of {unit}", f"{{{unit}: NUMBER}}")
+    return Overlay(document.file, found.calibration)
