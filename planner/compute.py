@@ -74,9 +74,8 @@ def attention_kernel(job: Job, kind: LayerKind) -> str:
     return "sdpa" if asked == "sdpa" else job.runtime.flash_kernel
 
 
-def loss_of(job: Job) -> str:
-    """The loss of the speed catalog: the job's, else what its kernels bring."""
-    named = job.training.loss
+def loss_of(job: Job, named: str) -> str:
+    """The loss of the speed catalog: the one that is named, or for the standard one what the job's kernels bring."""
     return LOSS_OF_KERNELS.get(job.training.kernels, named) if named == "standard" else named
 
 
@@ -86,18 +85,18 @@ class Clock:
 
     job: Job
     division: Division
-    settings: dict[str, speed.Setting] = field(default_factory=dict)
+    settings: dict[tuple[str, str], speed.Setting] = field(default_factory=dict)
     found: dict[tuple[object, ...], float] = field(default_factory=dict)
 
-    def setting(self, attention: str) -> speed.Setting:
-        """How layers with this attention run."""
-        if attention not in self.settings:
+    def setting(self, attention: str, loss: str = "standard") -> speed.Setting:
+        """How layers with this attention, and logits with this loss, run."""
+        if (attention, loss) not in self.settings:
             job = self.job
-            self.settings[attention] = speed.Setting(
+            self.settings[attention, loss] = speed.Setting(
                 peak=job.training.precision.peak,
                 kernels=job.training.kernels,
                 attention=attention,
-                loss=loss_of(job),
+                loss=loss_of(job, loss),
                 division=self.division,
                 weight_casts=job.casts,
                 accumulated_bytes=job.runtime.accumulated_bytes,
@@ -105,7 +104,7 @@ class Clock:
                 stops_early=job.runtime.stops_early,
                 dequantized=job.training.method == "qlora",
             )
-        return self.settings[attention]
+        return self.settings[attention, loss]
 
     @property
     def vocabulary(self) -> int:
@@ -139,14 +138,14 @@ class Clock:
         kernel = attention_kernel(job, kind)
         return attention_seconds(job.cluster.gpu, job.training.precision.peak, shape, side, kernel, outlook)
 
-    def head(self, tokens: int, direction: Pass, outlook: str) -> float:
+    def head(self, tokens: int, direction: Pass, outlook: str, loss: str = "standard") -> float:
         """Seconds of the last norm, the output projection and the loss."""
-        key = ("head", tokens, direction, outlook)
+        key = ("head", tokens, direction, outlook, loss)
         if key not in self.found:
             job, architecture = self.job, self.job.architecture
             self.found[key] = pace(job.cluster.gpus, outlook) * speed.head_seconds(
                 job.cluster.gpu, architecture.hidden, self.vocabulary, tokens, direction,
-                self.setting(""), outlook, norm=job.layer_kinds[-1].norm, trained=job.trains_head,
+                self.setting("", loss), outlook, norm=job.layer_kinds[-1].norm, trained=job.trains_head,
             )  # fmt: skip
         return self.found[key]
 
@@ -183,11 +182,11 @@ def layers_seconds(share: Share, tokens: int, direction: Pass, outlook: str) -> 
     return sum(count * times.layer(kind, tokens, direction, outlook) for kind, count in share.kind_counts)
 
 
-def ends_seconds(share: Share, tokens: int, direction: Pass, outlook: str) -> float:
+def ends_seconds(share: Share, tokens: int, direction: Pass, outlook: str, loss: str = "standard") -> float:
     """Seconds of one pass over the embedding, and over logits and loss, where a share has them."""
     times = clock(share)
     first = times.embedding(tokens, direction, outlook) if share.is_first else 0.0
-    return first + (times.head(tokens, direction, outlook) if share.is_last else 0.0)
+    return first + (times.head(tokens, direction, outlook, loss) if share.is_last else 0.0)
 
 
 def recomputed_seconds(share: Share, kind: LayerKind, tokens: int, policy: str, outlook: str) -> float:

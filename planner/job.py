@@ -142,9 +142,19 @@ class Job:
         """What the model keeps and holds, undivided."""
         return self.activations_under(1, False)
 
-    def activations_under(self, tensor_ranks: int, whole_stream: bool) -> ModelActivations:
-        """What one of `tensor_ranks` ranks keeps and holds; see `Layout.whole_stream`."""
-        return _activations(self, tensor_ranks, whole_stream)
+    def activations_under(self, tensor_ranks: int, whole_stream: bool, loss: str = "") -> ModelActivations:
+        """What one of `tensor_ranks` ranks keeps and holds; see `Layout.whole_stream`. `loss` as in the choice."""
+        return _activations(self, tensor_ranks, whole_stream, loss or self.settings.loss)
+
+    @cached_property
+    def losses(self) -> tuple[str, ...]:
+        """The losses that the job leaves open: the one it names, or what its runtime can do without further ado."""
+        named = self.choices.get("loss")
+        if named is not None:
+            return tuple(map(str, named))
+        entry, known = self.techniques.choices["loss"], self.runtime.choices.get("loss")
+        free = (str(name) for name, value in entry.values.items() if not value.on_request)
+        return tuple(name for name in free if known is None or name in known)
 
     def activations_of(self, kind: LayerKind, tensor_ranks: int = 1, whole_stream: bool = False) -> LayerActivations:
         """What one layer of a kind keeps and holds on one of `tensor_ranks` ranks."""
@@ -299,9 +309,9 @@ class Job:
 
 
 @lru_cache(maxsize=1024)
-def _activations(job: Job, tensor_ranks: int, whole_stream: bool) -> ModelActivations:
+def _activations(job: Job, tensor_ranks: int, whole_stream: bool, loss: str) -> ModelActivations:
     """The activations of a job's model on one tensor-parallel rank, made once."""
-    settings = replace(job.settings, tensor_parallel=tensor_ranks, sequence_parallel=not whole_stream)
+    settings = replace(job.settings, tensor_parallel=tensor_ranks, sequence_parallel=not whole_stream, loss=loss)
     if job.traced is not None:
         return job.traced.activations(job.architecture, settings)
     return activations(job.architecture, settings)

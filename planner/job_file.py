@@ -192,7 +192,7 @@ class TrainingSettings(Record):
         description="models that only run forward beside the trained one (reference, reward): catalog names, or `same`",
     )
     attention: Literal["flash", "sdpa", "eager"] = Field("flash", description="attention implementation")
-    loss: Name = Field("standard", description="name of a loss implementation in the catalog")
+    loss: Name | None = Field(None, description="standard, chunked, fused or kernel; planned if absent")
     kernels: Name | None = Field(None, description="huggingface, liger, compiled or megatron; else the runtime's")
     deterministic: bool = Field(False, description="only kernels that give the same bits every time")
     tensor_overlap: bool = Field(

@@ -171,14 +171,15 @@ class _Terms:
             return share.activations.final.at(self.job.tokens(values)) if share.is_last else 0
 
         def loss(share: Share, values: Values) -> int:
-            found, count = share.activations, self.job.tokens(values)
+            layout, count = share.layout, self.job.tokens(values)
+            found = self.job.activations_under(layout.tensor, layout.whole_stream, str(values["loss"]))
             return max(found.loss_forward.at(count), found.loss_backward.at(count)) if share.is_last else 0
 
         later = (*PASSES, "recompute_start", "backward_end")
         yield self.term("tables that all layers read", tables, later)
         yield from self._biases()
         yield self.term("final norm, labels", final, ("loss",))
-        yield self.term("logits and loss", loss, ("loss",))
+        yield self.term("logits and loss", loss, ("loss",), scope=(*BATCH, "loss"))
 
     def _biases(self) -> Iterable[MemoryTerm]:
         """Biases of relative positions, where the model has any: an input of every checkpointed layer."""
@@ -211,7 +212,8 @@ def _least_activations(job: Job, tensor_ranks: int, whole_stream: bool, tokens: 
     found = job.activations_under(tensor_ranks, whole_stream)
     ways = ((layer.checkpointed_forward_live, layer.stored + layer.forward_live) for layer in found.layers)
     running = max(min(recomputed.at(tokens), kept.at(tokens)) for recomputed, kept in ways)
-    return max(found.loss_forward.at(tokens), found.loss_backward.at(tokens), running)
+    ends = (job.activations_under(tensor_ranks, whole_stream, loss) for loss in job.losses)
+    return max(running, min(max(end.loss_forward.at(tokens), end.loss_backward.at(tokens)) for end in ends))
 
 
 @lru_cache(maxsize=65536)

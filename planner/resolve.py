@@ -249,7 +249,7 @@ def _training(settings: TrainingSettings, document: Document, runtime: RuntimeEn
         optimizer=optimizer,
         method=settings.method_name,
         attention=settings.attention,
-        loss=settings.loss,
+        loss=settings.loss or "standard",
         kernels=settings.kernels or runtime.kernels,
         tensor_overlap=settings.tensor_overlap,
         deterministic=settings.deterministic,
@@ -285,7 +285,9 @@ def _choices(job_file: JobFile, document: Document, techniques: Techniques) -> d
             )  # fmt: skip
         check_values(document, name, named[name], techniques)
     _check_degrees(document, named, read_runtime(job_file.training.runtime))
-    return {name: tuple(value for value in values if isinstance(value, (int, str))) for name, values in named.items()}
+    found = {name: tuple(value for value in values if isinstance(value, (int, str))) for name, values in named.items()}
+    loss = job_file.training.loss
+    return {**found, **({"loss": (loss,)} if loss is not None and "loss" not in found else {})}
 
 
 def _check_degrees(document: Document, named: Iterable[str], runtime: RuntimeEntry) -> None:

@@ -42,9 +42,9 @@ def _choice(job: Job, name: str, entry: ChoiceEntry) -> Choice:
 
 
 def _needs_leave(entry: ChoiceEntry, value: Value) -> bool:
-    """Whether a technique changes numerics, and so is only taken where the job names it."""
+    """Whether a technique is only taken where the job names it."""
     technique = entry.values.get(value)  # type: ignore[arg-type]
-    return technique is not None and technique.changes_numerics
+    return technique is not None and (technique.changes_numerics or technique.on_request)
 
 
 def micro_batches(job: Job) -> tuple[int, ...]:

@@ -95,9 +95,10 @@ def _model_term(job: Job, stage: str, window: str, direction: Pass, repeats: Rep
         share, count, times = share_of(job, values, stage), job.tokens(values), repeats(job, values)
         waits = 0.0 if window == "last_backward" else bubble(values)
         layers = times * layers_seconds(share, count, direction, outlook)
-        return microseconds(layers + (times - waits) * ends_seconds(share, count, direction, outlook))
+        ends = ends_seconds(share, count, direction, outlook, str(values["loss"]))
+        return microseconds(layers + (times - waits) * ends)
 
-    return TimeTerm("compute", BATCH, (), body, window, STAGE_LANES[stage])
+    return TimeTerm("compute", (*BATCH, "loss"), (), body, window, STAGE_LANES[stage])
 
 
 def _recompute_term(job: Job, stage: str, window: str, repeats: Repeats, outlook: str) -> TimeTerm:

@@ -34,7 +34,10 @@ OneOrMore = Annotated[tuple[Scalar, ...], BeforeValidator(as_tuple)]
 
 
 class TechniqueEntry(BaseModel):
-    """One value of a choice as the catalog writes it."""
+    """One value of a choice as the catalog writes it.
+
+    One that changes numerics, or needs what is not everywhere (`on_request`), is only taken where the job names it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,6 +47,7 @@ class TechniqueEntry(BaseModel):
     needs: dict[str, OneOrMore] = Field(default_factory=dict)
     conflicts: dict[str, OneOrMore] = Field(default_factory=dict)
     changes_numerics: bool = False
+    on_request: bool = False
 
 
 Entries = Annotated[dict[int | str, TechniqueEntry], BeforeValidator(_numbered)]

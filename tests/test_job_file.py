@@ -51,7 +51,7 @@ def test_defaults() -> None:
     settings = job("choices:\n  zero_stage: [1, 2, 3]\n  optimizer_offload: none\n", "")
     training = settings.training
     assert (training.precision, training.optimizer, training.method) == ("bf16", "adamw", "full")
-    assert (training.runtime, training.attention, training.loss) == ("deepspeed", "flash", "standard")
+    assert (training.runtime, training.attention, training.loss) == ("deepspeed", "flash", None)
     assert (training.kernels, training.gradient_clipping, training.frozen_models) == (None, 1.0, ())
     assert (training.method_name, training.adapter) == ("full", None)
     assert (settings.choices, settings.objective, settings.time_limit) == ({}, "step_time", 10.0)

@@ -6,6 +6,7 @@ from planner.job import Job
 from planner.ledger import Ledger, ledger, stage_ledgers
 from planner.plan import Layout, Plan
 from planner.share import share
+from planner.space import job_space
 from tests.jobs import job, plan
 
 LORA = {"method": {"lora": {"rank": 4}}}
@@ -215,3 +216,16 @@ def test_a_frozen_base_is_kept_in_16_bits_where_a_trained_model_is_in_fp32() -> 
         forward = next(m for m in ledger(found, plan(found))["gpu"].moments if m.name == "forward")
         lines = {line.name: line.bytes for line in forward.lines}
         assert lines["parameters"] == width * found.architecture.parameters
+
+
+def test_the_loss_in_chunks_is_a_choice() -> None:
+    """8 sequences of 512 tokens and 8000 words: 12 bytes a logit at once, in chunks 1024 tokens' worth of them."""
+    found = job()
+    assert {choice.name: choice.values for choice in job_space(found).choices}["loss"] == ("standard", "chunked")
+    lines = {}
+    for loss in ("standard", "chunked"):
+        moments = ledger(found, plan(found, loss=loss, micro_batch=8))["gpu"].moments
+        moment = next(m for m in moments if m.name == "loss")
+        lines[loss] = {line.name: line.bytes for line in moment.lines}["logits and loss"]
+    assert lines["standard"] == 12 * 8000 * 8 * 512
+    assert 12 * 8000 * 1024 <= lines["chunked"] < lines["standard"] / 2

@@ -60,8 +60,8 @@ def test_the_new_choice_joins_the_space_in_its_place(tmp_path: Path) -> None:
     names = [choice.name for choice in job_space(job([catalog(tmp_path, COMPRESSION)])).choices]
     assert names == [
         "layout", "zero_stage", "optimizer_offload", "parameter_offload", "gradient_sync", "state_compression",
-        "optimizer_update", "gradient_accumulation_dtype", "micro_batch", "activation_offload", "recompute_policy",
-        "checkpoint_interval", "checkpoint_count",
+        "optimizer_update", "gradient_accumulation_dtype", "micro_batch", "activation_offload", "loss",
+        "recompute_policy", "checkpoint_interval", "checkpoint_count",
     ]  # fmt: skip
 
 

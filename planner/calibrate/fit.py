@@ -28,6 +28,7 @@ LARGEST_STEP = 0.5
 LEAST_GAIN = 0.05
 MEDIAN_TO_DEVIATION = 1.4826
 SMALL_SHARE = 0.01
+NOTHING_LEFT = "the runs leave nothing for it"
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,10 @@ def fit(runs: Sequence[Measured]) -> Fit:
     ended = _minimum(problem)
     before = fmean(abs(exp(-float(value)) - 1) for value in start.residuals)
     after = fmean(abs(exp(-float(value)) - 1) for value in ended.residuals)
-    fitted = _fitted(problem, ended)
-    return Fit(problem.calibration(ended.unknowns), fitted, reasons, len(timed), before, after)
+    fitted = [item for item in _fitted(problem, ended) if item.value > 0]
+    left = {group.name for group in problem.free} - {item.group.name for item in fitted}
+    reasons |= dict.fromkeys(sorted(left), NOTHING_LEFT)
+    return Fit(problem.calibration(ended.unknowns), tuple(fitted), reasons, len(timed), before, after)
 
 
 def _units(runs: Sequence[Measured]) -> Mapping[str, float]:
@@ -233,11 +236,22 @@ def _least_told(problem: _Problem, state: _State) -> int | None:
     found, _ = _solved(state)
     wide = [index for index in range(len(problem.free)) if deviations[index] > 1.0 - told()]
     below = [index for index, group in enumerate(problem.free) if group.constant and found[index] <= 0]
-    if len(problem.free) > len(state.residuals) and not wide:
-        wide = [index for index, group in enumerate(problem.free) if group.name != EVERYTHING or index]
     if wide:
         return max(wide, key=lambda index: (problem.free[index].constant, deviations[index]))
-    return below[0] if below else None
+    if below:
+        return below[0]
+    if len(problem.free) <= len(state.residuals):
+        return None
+    own = [index for index, group in enumerate(problem.free) if group.name != EVERYTHING]
+    return min(own, key=lambda index: _cost_without(state, index))
+
+
+def _cost_without(state: _State, index: int) -> float:
+    """What the fit would cost without one group, were the step times as straight as here."""
+    part = _State(numpy.delete(state.unknowns, index), state.residuals, numpy.delete(state.slopes, index, axis=1))
+    found, weights = _solved(part)
+    left = part.residuals + part.slopes @ (part.unknowns - found)
+    return float(weights @ left**2 / scatter() ** 2 + found @ found)
 
 
 def _reason(problem: _Problem, state: _State, index: int) -> str:
@@ -254,7 +268,7 @@ def _reason(problem: _Problem, state: _State, index: int) -> str:
             return f"in these runs it goes with {problem.free[_companion(state, index)].means}"
         if len(problem.free) > len(state.residuals):
             return f"{len(state.residuals)} run{'s' * (len(state.residuals) > 1)} cannot tell so many groups apart"
-        return "the runs leave nothing for it"
+        return NOTHING_LEFT
     if group.constant:
         return "the scatter of such runs is larger than what it may take"
     return f"it takes at most {largest:.0f} % of a step in these runs, too little for their number and scatter"

@@ -34,7 +34,6 @@ def training(job: Job) -> dict[str, Any]:
         "optimizer": found.optimizer.key,
         "method": found.method,
         "attention": found.attention,
-        "loss": found.loss,
         "kernels": found.kernels,
         "gradient_clipping": found.gradient_clipping,
     }

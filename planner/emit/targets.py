@@ -68,7 +68,7 @@ def notes(evaluation: Evaluation, name: str) -> tuple[str, ...]:
     return (*_choices(evaluation.job, evaluation.plan, target), *_settings(evaluation.job))
 
 
-APPLIED = ("checkpoint_count", "checkpoint_interval", "activation_offload", "recompute_policy")
+APPLIED = ("checkpoint_count", "checkpoint_interval", "activation_offload", "recompute_policy", "loss")
 APPLY = "planner.runtime.apply(model, plan) does it"
 
 
@@ -81,6 +81,8 @@ def _choices(job: Job, plan: Plan, target: Target) -> Iterator[str]:
         yield f"activation offload stands in no configuration file: {APPLY}"
     if count and plan.get("recompute_policy", "full") != "full" and "recompute_policy" not in target.EXPRESSES:
         yield f"{plan['recompute_policy']} recomputation stands in no configuration file: {APPLY}"
+    if plan.get("loss", "standard") != "standard":
+        yield f"the {plan['loss']} loss stands in no configuration file: {APPLY}"
     for name, value in plan.items():
         if name in (*target.EXPRESSES, *APPLIED) or _neutral(job, name, value):
             continue
@@ -102,8 +104,6 @@ def _neutral(job: Job, name: str, value: object) -> bool:
 def _settings(job: Job) -> Iterator[str]:
     """Training settings that the script has to follow."""
     training = job.training
-    if training.loss != "standard":
-        yield f"the {training.loss} loss stands in no configuration file: {APPLY}"
     if training.kernels == "liger":
         yield "the kernels are Liger's: the training script applies them to the model"
     if training.method != "full":

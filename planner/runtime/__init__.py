@@ -33,16 +33,16 @@ def apply(model: Model, plan: Mapping[str, Any] | Evaluation | str | os.PathLike
 
     The first `checkpoint_count` × `checkpoint_interval` layers are checkpointed in segments of `checkpoint_interval`
     layers and no others, with what `recompute_policy` keeps; what backward needs of the layers goes to the host where
-    `activation_offload` is cpu; the loss is computed in chunks or fused where the plan's training settings say so.
+    `activation_offload` is cpu; the loss is computed in chunks or fused where `loss` says so.
     `plan` is the values of the choices, a whole answer, an evaluation, or the path of a plan.json. Call it before the
     runtime wraps the model; it may be called again. Raises InputError where the model's code cannot do it.
     """
-    values, training = _parts(plan)
+    values = _values(plan)
     count, interval = int(values.get("checkpoint_count", 0)), int(values.get("checkpoint_interval", 0))
     offload = values.get("activation_offload", "none") == "cpu"
     selective = values.get("recompute_policy", "full") == "selective"
     checkpoint_segments(model, count, interval, offload, selective)
-    loss = training.get("loss", "standard")
+    loss = values.get("loss", "standard")
     if loss == "chunked":
         chunk_the_loss(model)
     elif loss == "fused":
@@ -90,13 +90,11 @@ def start() -> torch.device:
     return device
 
 
-def _parts(
-    plan: Mapping[str, Any] | Evaluation | str | os.PathLike[str],
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The values of the choices and the training settings."""
+def _values(plan: Mapping[str, Any] | Evaluation | str | os.PathLike[str]) -> Mapping[str, Any]:
+    """The values of the choices."""
     if isinstance(plan, (str, os.PathLike)):
-        return _parts(globals()["plan"](plan))
+        return _values(globals()["plan"](plan))
     if isinstance(plan, Mapping):
         inner = plan.get("plan")
-        return (inner, plan.get("training", {})) if isinstance(inner, Mapping) else (plan, {})
-    return plan.plan, {"loss": plan.job.training.loss}
+        return inner if isinstance(inner, Mapping) else plan
+    return plan.plan

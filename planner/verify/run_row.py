@@ -53,7 +53,7 @@ def _model(found: Comparison) -> dict[str, str]:
 def _training(found: Comparison) -> dict[str, str]:
     """Training settings by the log's words."""
     training = found.evaluation.job.training
-    kernels = {"chunked": "chunked-loss", "fused": "fused-loss"}.get(training.loss, "")
+    kernels = {"chunked": "chunked-loss", "fused": "fused-loss"}.get(str(found.evaluation.plan["loss"]), "")
     return {
         "runtime": found.evaluation.job.runtime.runtime,
         "sequence_length": str(training.sequence_length),

@@ -26,9 +26,10 @@ def run(name: str, truth: Calibration, micro_batch: int = 1, **training: Any) ->
 
 
 def runs(truth: Calibration) -> tuple[Measured, ...]:
-    """Runs that differ in length, batch and accumulation, so that products, attention and collectives differ in share."""
+    """Runs that differ in length, batch and accumulation, and so in what takes their time."""
     shapes: Iterable[tuple[int, int, int]] = (
-        (512, 1, 2), (512, 4, 8), (512, 16, 32), (2048, 1, 2), (2048, 4, 32), (8192, 1, 2), (16384, 1, 2), (32768, 1, 2),
+        (512, 1, 2), (512, 4, 8), (512, 16, 32), (2048, 1, 2), (2048, 4, 32), (8192, 1, 2), (16384, 1, 2),
+        (32768, 1, 2),
     )  # fmt: skip
     return tuple(
         run(f"run-{length}-{micro}", truth, micro, sequence_length=length, global_batch=batch)
@@ -39,4 +40,3 @@ def runs(truth: Calibration) -> tuple[Measured, ...]:
 def seconds(found: Job, run: Measured) -> float:
     """Predicted seconds of a run's plan under another job."""
     return step_time(found, job_space(found).complete(run.plan)).seconds
-

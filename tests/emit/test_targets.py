@@ -206,4 +206,4 @@ def test_plan_file_has_the_training_settings() -> None:
     answer = json.loads(emitted(small(zero_stage=2), "torchrun")["plan.json"])
     assert answer["plan"]["zero_stage"] == 2
     assert answer["training"]["sequence_length"] == 512
-    assert answer["training"]["loss"] == "standard"
+    assert answer["plan"]["loss"] == "standard"
