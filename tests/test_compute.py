@@ -21,7 +21,7 @@ from planner.job import Job
 from planner.plan import Layout
 from planner.share import share
 from planner.speed.seconds import layer_seconds
-from tests.jobs import job
+from tests.jobs import job, plan
 
 BATCH = {"sequence_length": 512, "global_batch": 8}
 
@@ -59,7 +59,8 @@ def test_a_bias_on_the_scores_needs_the_first_flash_attention() -> None:
      ({"kernels": "compiled", "loss": "chunked"}, "chunked")],
 )  # fmt: skip
 def test_which_loss_runs(training: dict[str, Any], loss: str) -> None:
-    assert loss_of(trained(**training)) == loss
+    found = trained(**training)
+    assert loss_of(found, str(plan(found)["loss"])) == loss
 
 
 def test_a_layer_takes_what_the_speed_package_says() -> None:
