@@ -37,6 +37,7 @@ def configuration(job: Job, plan: Plan) -> Configuration:
     """
     return {
         **batch(job, plan),
+        **parallelism(plan),
         "gradient_clipping": job.training.gradient_clipping,
         **precision(job),
         "data_types": {"grad_accum_dtype": plan["gradient_accumulation_dtype"]},
@@ -50,13 +51,26 @@ def configuration(job: Job, plan: Plan) -> Configuration:
 
 
 def batch(job: Job, plan: Plan) -> Configuration:
-    """The batch equation: train_batch_size = micro-batch × accumulation × ranks."""
-    micro_batch, accumulation = whole(plan, "micro_batch"), job.micro_batches(plan)
+    """The batch equation: train_batch_size = micro-batch × accumulation × ranks.
+
+    Where ranks share a model or a sequence it is left out: DeepSpeed 0.19.8 counts tensor-parallel ranks as if each had
+    a batch of its own (runtime/config.py), and works the total out of the other two.
+    """
+    micro_batch, accumulation, layout = whole(plan, "micro_batch"), job.micro_batches(plan), layout_of(plan)
+    alone = layout.tensor == layout.sequence == 1
     return {
-        "train_batch_size": micro_batch * accumulation * layout_of(plan).data,
+        **({"train_batch_size": micro_batch * accumulation * layout.data} if alone else {}),
         "train_micro_batch_size_per_gpu": micro_batch,
         "gradient_accumulation_steps": accumulation,
     }
+
+
+def parallelism(plan: Plan) -> Configuration:
+    """Ranks that share a model (AutoTP) or a sequence (Ulysses, whose attention the script sets)."""
+    layout = layout_of(plan)
+    tensor = {"tensor_parallel": {"autotp_size": layout.tensor}} if layout.tensor > 1 else {}
+    pair = {"sequence_parallel_size": layout.sequence, "data_parallel_size": layout.data}
+    return {**tensor, **(pair if layout.sequence > 1 else {})}
 
 
 def precision(job: Job) -> Configuration:

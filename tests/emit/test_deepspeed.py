@@ -8,6 +8,7 @@ import pytest
 
 from planner.emit.deepspeed import configuration
 from planner.job import Job
+from planner.plan import Layout
 from planner.resolve import plain_plan, read_job
 
 JOB = Path(__file__).parents[2] / "examples" / "llama-2-7b-8xa100.yaml"
@@ -55,3 +56,13 @@ def test_defaults_that_changed_between_versions_are_written_out(job: Job) -> Non
     assert found["zero_optimization"]["overlap_comm"] is True
     assert found["zero_optimization"]["offload_optimizer"]["pin_memory"] is True
     assert found["data_types"] == {"grad_accum_dtype": "bf16"}
+
+
+def test_ranks_that_share_a_model_or_a_sequence(job: Job) -> None:
+    """64 over 2 data-parallel ranks and 2 sequences: 16 times; the total is left out, DeepSpeed counts it otherwise."""
+    layout = Layout(tensor=2, sequence=2, data=2, whole_stream=True)
+    found = configuration(job, plain_plan(job).changed(layout=layout, micro_batch=2))
+    assert "train_batch_size" not in found
+    assert found["tensor_parallel"] == {"autotp_size": 2}
+    assert (found["sequence_parallel_size"], found["data_parallel_size"]) == (2, 2)
+    assert (found["train_micro_batch_size_per_gpu"], found["gradient_accumulation_steps"]) == (2, 16)

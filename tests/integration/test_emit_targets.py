@@ -22,6 +22,7 @@ from jobs import random_job, random_plan
 from planner.emit.targets import ALL, emitted
 from planner.evaluate import Evaluation, evaluate
 from planner.job import Job
+from planner.layouts import layouts
 from planner.plan import Layout, Plan
 from planner.specification import specify
 
@@ -43,6 +44,8 @@ def evaluations() -> Iterator[Evaluation]:
     while found < PLANS:
         seed += 1
         job, draw = random_job(seed), Random(seed)
+        if job.runtime.runtime != "deepspeed" or any(max(one.tensor, one.sequence) > 1 for one in layouts(job)):
+            continue
         for plan in {legal_plan(job, draw) for _ in range(PLANS_PER_JOB)} - {None}:
             found += 1
             yield evaluate(job, plan)
