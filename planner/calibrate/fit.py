@@ -121,6 +121,7 @@ def fit(runs: Sequence[Measured]) -> Fit:
     every = _Problem(timed, groups(), _units(timed))
     start = every.state(numpy.zeros(len(every.free)))
     reasons = _cannot_tell(every, start)
+    reasons |= _not_carried(every, start, reasons)
     problem = every.with_only([group for group in groups() if group.name not in reasons])
     ended = _minimum(problem)
     before = fmean(abs(exp(-float(value)) - 1) for value in start.residuals)
@@ -228,6 +229,32 @@ def _cannot_tell(problem: _Problem, state: _State) -> dict[str, str]:
         reasons[groups_left.free[worst].name] = _reason(groups_left, part, worst)
         del kept[worst]
     return reasons
+
+
+def _not_carried(problem: _Problem, state: _State, refused: Mapping[str, str]) -> dict[str, str]:
+    """Reasons for all other groups, where a fit to the rest predicts a run left out worse than the catalogs do."""
+    kept = [index for index, group in enumerate(problem.free) if group.name not in refused]
+    count = len(state.residuals)
+    if count < 2 or not kept:
+        return {}
+    slopes = state.slopes[:, kept]
+    errors = [_left_out(_State(state.unknowns[kept], state.residuals, slopes), index) for index in range(count)]
+    before, left_out = (fmean(abs(exp(-float(value)) - 1) for value in found) for found in (state.residuals, errors))
+    if left_out <= before:
+        return {}
+    reason = f"a run left out is predicted worse from the others than from the catalogs: {_shares(left_out, before)}"
+    return {problem.free[index].name: reason for index in kept}
+
+
+def _left_out(state: _State, index: int) -> float:
+    """What stays of one run's residual after a fit to the others, were the step times as straight as here."""
+    others = _State(state.unknowns, numpy.delete(state.residuals, index), numpy.delete(state.slopes, index, axis=0))
+    found, _ = _solved(others)
+    return float(state.residuals[index] - state.slopes[index] @ (found - state.unknowns))
+
+
+def _shares(one: float, other: float) -> str:
+    return f"{100 * one:.1f} % against {100 * other:.1f} % off"
 
 
 def _least_told(problem: _Problem, state: _State) -> int | None:

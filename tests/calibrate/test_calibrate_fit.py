@@ -67,3 +67,13 @@ def test_no_timed_run_tells_nothing() -> None:
     found = fit([replace(runs(TRUTH)[0], seconds=None)])
     assert found.calibration == Calibration()
     assert set(found.cannot_tell.values()) == {"no run states a step time"}
+
+
+def test_runs_that_contradict_each_other_change_nothing() -> None:
+    # alike but for 30 % more and 30 % less: whichever is left out, the other one leads away from it
+    known = runs(Calibration())[3]
+    pair = [replace(known, seconds=share * float(known.seconds or 0)) for share in (1.3, 0.7)]
+    found = fit(pair)
+    assert found.calibration == Calibration()
+    reason = "a run left out is predicted worse from the others than from the catalogs: "
+    assert found.cannot_tell["everything"].startswith(reason)
