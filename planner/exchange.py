@@ -190,11 +190,6 @@ def data_group(layout: Layout) -> Group:
     return Group(size=layout.shards, stride=layout.tensor)
 
 
-def replicas(layout: Layout) -> int:
-    """Copies of the model states that several ranks share (hybrid sharding)."""
-    return layout.data * layout.sequence // layout.shards
-
-
 def replica_group(layout: Layout) -> Group:
     """The ranks that hold the same part of different copies."""
-    return Group(size=replicas(layout), stride=layout.tensor * layout.shards)
+    return Group(size=layout.replicas, stride=layout.tensor * layout.shards)

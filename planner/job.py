@@ -90,12 +90,6 @@ class Job:
         """Whether the matrix that makes logits takes a gradient."""
         return any(tensor.trainable for tensor in self.architecture.outside if tensor.role in ("embedding", "head"))
 
-    def trainable_share(self, kind: LayerKind) -> float:
-        """Share of a layer's weight matrices that takes gradients."""
-        matrices = [tensor for tensor in kind.tensors if len(tensor.shape) > 1]
-        total = sum(tensor.elements for tensor in matrices)
-        return sum(tensor.elements for tensor in matrices if tensor.trainable) / total if total else 1.0
-
     @cached_property
     def heads(self) -> int:
         """Query heads that tensor parallelism can divide: the most that divide every layer's; 1 without attention."""

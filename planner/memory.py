@@ -200,7 +200,8 @@ class _Terms:
 def least_activations(job: Job, values: Values) -> int:
     """Bytes of activations that no plan with this layout and micro-batch can do without on some GPU.
 
-    Some stage makes logits and loss, and every stage runs its layers forward, recomputed later or not.
+    Some stage makes logits and loss, and every stage runs its layers forward, recomputed later or not; what a kept
+    layer stores may be offloaded.
     """
     layout = layout_of(values)
     return _least_activations(job, layout.tensor, layout.whole_stream, job.tokens(values))
@@ -210,7 +211,7 @@ def least_activations(job: Job, values: Values) -> int:
 def _least_activations(job: Job, tensor_ranks: int, whole_stream: bool, tokens: int) -> int:
     """As `least_activations`, for what it depends on."""
     found = job.activations_under(tensor_ranks, whole_stream)
-    ways = ((layer.checkpointed_forward_live, layer.stored + layer.forward_live) for layer in found.layers)
+    ways = ((layer.checkpointed_forward_live, layer.forward_live) for layer in found.layers)
     running = max(min(recomputed.at(tokens), kept.at(tokens)) for recomputed, kept in ways)
     ends = (job.activations_under(tensor_ranks, whole_stream, loss) for loss in job.losses)
     return max(running, min(max(end.loss_forward.at(tokens), end.loss_backward.at(tokens)) for end in ends))

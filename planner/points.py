@@ -82,9 +82,15 @@ def inner_choices(specification: Specification) -> tuple[Choice, ...]:
 
 def enumerate_points(specification: Specification, active: Active = None) -> Points:
     """Every point that the active constraints allow: all of them by default, else those that are named."""
-    space, inner = specification.space, inner_choices(specification)
     legal, keys, relations = _legal_points(specification, active)
-    points = _points(specification, legal, keys, relations, active)
+    return _gathered(specification, _points(specification, legal, keys, relations, active), relations)
+
+
+def _gathered(
+    specification: Specification, points: Sequence[Point], relations: Mapping[tuple[Value, ...], Relation]
+) -> Points:
+    """The points with what they share."""
+    space, inner = specification.space, inner_choices(specification)
     weights = _weights(space)
     inner_weights = tuple(weights[choice.name] for choice in inner)
     return Points(space, inner, inner_weights, tuple(m.name for m in space.measures), tuple(points), relations)
@@ -112,16 +118,11 @@ def promising_points(specification: Specification, wanted: Wanted = lambda _: Tr
     order of their least compute time, the rest of their terms being read only until a plan that holds is faster than
     all that are left. `wanted` restricts the points that count.
     """
-    space = specification.space
     legal, keys, relations = _legal_points(specification, None)
     candidates = _candidates(specification)
     some = [index for index, values in enumerate(legal) if wanted(values)]
     legal, keys = candidates.holding([legal[index] for index in some], [keys[index] for index in some])
-    found = candidates.nearest(legal, keys) if legal else []
-    weights = _weights(space)
-    inner = inner_choices(specification)
-    inner_weights = tuple(weights[choice.name] for choice in inner)
-    return Points(space, inner, inner_weights, tuple(m.name for m in space.measures), tuple(found), relations)
+    return _gathered(specification, candidates.nearest(legal, keys) if legal else [], relations)
 
 
 class _Candidates:

@@ -28,7 +28,7 @@ from planner.compute import (
 )
 from planner.effect_terms import Reader, job_effects, unique
 from planner.effects import AnyEffect, Collective, Transfer, Update
-from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms, replica_group, replicas
+from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms, replica_group
 from planner.job import Job
 from planner.layouts import stages
 from planner.plan import layout_of, whole
@@ -183,7 +183,7 @@ def collective_cost(job: Job, effect: Collective, size: int, values: Values, out
     messages = max(1, ceil_divide(elements, max(1, bucket)))
     layout = layout_of(values)
     once = collective_seconds(job.cluster, effect.operation, size / messages, data_group(layout), outlook)
-    if effect.operation in REDUCTIONS and replicas(layout) > 1:
+    if effect.operation in REDUCTIONS and layout.replicas > 1:
         part, between = size / messages / layout.shards, replica_group(layout)
         once += collective_seconds(job.cluster, "all_reduce", part, between, outlook)
     ranks = layout.shards if layout.shards > 1 else 0

@@ -17,8 +17,6 @@ from planner.reading import read_document
 from planner.resolve import read_job, resolve
 
 Changes = Mapping[str, object]
-MACHINE = ("node", "gpu", "gpus_per_node")
-PATH_KEYS = ("cluster", "training", "choices")
 
 
 @dataclass(frozen=True)

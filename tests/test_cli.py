@@ -9,22 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import main
+from tests.commands import run
 
 ROOT = Path(__file__).parents[1]
 JOB = str(ROOT / "examples" / "llama-2-7b-8xa100.yaml")
 NO_PLAN = str(ROOT / "examples" / "llama-2-7b-1xrtx4090-small-host.yaml")
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """(exit code, standard output, standard error) of a command."""
-    try:
-        main(list(words))
-        code = 0
-    except SystemExit as leaving:
-        code = int(leaving.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_solve_answers_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

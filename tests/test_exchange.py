@@ -12,7 +12,6 @@ from planner.exchange import (
     expert_seconds,
     pipeline_seconds,
     replica_group,
-    replicas,
     sequence_seconds,
     tensor_seconds,
 )
@@ -92,5 +91,5 @@ def test_groups_of_hybrid_sharding() -> None:
     """16 data-parallel ranks of 2 tensor-parallel ones, 8 to a copy: 2 copies, 16 ranks apart."""
     layout = Layout(tensor=2, data=16, shard=8)
     assert data_group(layout) == Group(8, 2)
-    assert (replicas(layout), replica_group(layout)) == (2, Group(2, 16))
-    assert replicas(Layout(data=16)) == 1
+    assert (layout.replicas, replica_group(layout)) == (2, Group(2, 16))
+    assert Layout(data=16).replicas == 1

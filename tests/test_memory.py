@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from planner.job import Job
 from planner.ledger import Ledger, ledger, stage_ledgers
+from planner.memory import least_activations
 from planner.plan import Layout, Plan
 from planner.share import share
 from planner.space import job_space
-from tests.jobs import job, plan
+from tests.jobs import job, plan, random_plan
 
 LORA = {"method": {"lora": {"rank": 4}}}
 QLORA = {"method": {"qlora": {"rank": 4}}}
@@ -229,3 +234,15 @@ def test_the_loss_in_chunks_is_a_choice() -> None:
         lines[loss] = {line.name: line.bytes for line in moment.lines}["logits and loss"]
     assert lines["standard"] == 12 * 8000 * 8 * 512
     assert 12 * 8000 * 1024 <= lines["chunked"] < lines["standard"] / 2
+
+
+@pytest.mark.parametrize("runtime", ["deepspeed", "ddp", "fsdp2", "megatron"])
+def test_no_plan_holds_less_than_the_least_activations(runtime: str) -> None:
+    """The floor by which candidates are left out, against the books of drawn plans, offloaded ones among them."""
+    plain = job(training={"runtime": runtime})
+    found, draw = plain.with_choices({"loss": plain.losses}), Random(0)
+    for _ in range(40):
+        drawn = random_plan(found, draw)
+        stages = stage_ledgers(found, drawn).values()
+        most = max(moment.books["activations"] for books in stages for moment in books["gpu"].moments)
+        assert least_activations(found, drawn) <= most

@@ -15,7 +15,6 @@ from planner.terms import Limit
 from planner.units import GIB
 
 GIGABIT = 1e9 / 8
-LARGEST_GROWTH = 4  # how many times the nodes are tried
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from planner.emit.launchers import deepspeed_launcher, environment, torchrun
 from planner.errors import InputError
 from planner.evaluate import Evaluation
 
-LAUNCHERS = ("torchrun", "deepspeed", "srun")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 DEEPSPEED = (sys.executable, "-m", "deepspeed.launcher.runner")
 RUN = "{run}"

@@ -7,22 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import main
+from tests.commands import run
 
 ROOT = Path(__file__).parents[2]
 TINY = str(ROOT / "examples" / "tiny.yaml")
 TRAIN = str(ROOT / "examples" / "train.py")
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """(exit code, standard output, standard error) of a command."""
-    try:
-        main(list(words))
-        code = 0
-    except SystemExit as leaving:
-        code = int(leaving.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_emit_prints_one_file_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
