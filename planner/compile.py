@@ -7,7 +7,8 @@ measures are integer variables tied by the point's relation. Memory is in bytes,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,17 +17,18 @@ from ortools.sat.python import cp_model
 from planner.errors import InputError, InternalError
 from planner.forms import Form
 from planner.plan import Plan, Value
-from planner.points import Point, Points, Relation
+from planner.points import Lines, Point, Points, affine_rows
 from planner.quantities import ceil_divide
+from planner.terms import TIME
 
 Objective = Literal["time", "memory", "rank", "overflow"]
-Lines = tuple[tuple[int, int], list[tuple[int, int]]]
 Step = Sequence[tuple[Form, int]]
 Stairs = Sequence[tuple[int, int]]
 FEW_POINTS = 500  # below this the solver proves the optimum in less time than its presolve takes (measured)
 # Memory is minimised in whole grains of this many bytes: the solver multiplies coefficients with domains in 64 bits,
 # and with bytes on both sides it has denied plans that exist. Limits are exact bytes: no variable there is that wide.
 GRAIN = 2**20
+LOOK = 0.05  # seconds between two looks at whether the search shall end
 LARGEST_PRODUCT = 2**58  # of a coefficient and the objective's domain
 LARGEST = 2**53  # bytes or microseconds; sums of forms stay far inside CP-SAT's 64 bits
 
@@ -49,8 +51,9 @@ class Answer:
 class Question:
     """What to ask of the points.
 
-    `capacities` bound each device's moments in bytes; `soft` capacities may be exceeded, and `overflow` minimises the
-    largest excess. `time_at_most` and `memory_at_most` (microseconds, bytes) hold what is already proven where it is.
+    `capacities` bound each device's moments in bytes and `time` in microseconds; `soft` ones of devices may be
+    exceeded, and `overflow` minimises the largest excess. `time_at_most` and `memory_at_most` (microseconds, bytes)
+    hold what is already proven where it is. `stop` is asked now and then whether the search shall end.
     """
 
     objective: Objective
@@ -61,6 +64,7 @@ class Question:
     memory_at_most: int | None = None
     workers: int = 1
     seed: int = 0
+    stop: Callable[[], bool] | None = None
 
 
 class _Model:
@@ -73,11 +77,15 @@ class _Model:
         self.inner = [self.model.new_int_var(0, len(choice.values) - 1, choice.name) for choice in points.inner]
         kept = [point for point in points.points if self._possible(point)]
         bounds = [self._least(point) for point in kept]
-        self.ceiling = LARGEST
+        self.floor, self.ceiling = min(bounds, default=0), LARGEST
+        self.offset = 0  # what the objective's variable counts from
+        self.known: tuple[Point, int] | None = None  # a point and its row that reach the ceiling
         for bound, index in sorted(zip(bounds, range(len(kept)), strict=True)):
             if bound >= self.ceiling:
                 break  # no point from here on reaches less
-            self.ceiling = min(self.ceiling, self._reached(kept[index]))
+            reached, row = self._reached(kept[index])
+            if reached < self.ceiling:
+                self.ceiling, self.known = reached, (kept[index], row)
         self.reachable = self.ceiling < LARGEST
         kept = [point for point, bound in zip(kept, bounds, strict=True) if bound <= self.ceiling]
         self.literals = [(self.model.new_bool_var(f"point {index}"), point) for index, point in enumerate(kept)]
@@ -97,6 +105,8 @@ class _Model:
             yield from ((form, question.capacities[device]) for form in forms if device in question.capacities)
         if question.memory_at_most is not None:
             yield from ((form, question.memory_at_most) for form in point.memory.get("gpu", ()))
+        if TIME in question.capacities:
+            yield from ((form, question.capacities[TIME]) for form in point.time)
         if question.time_at_most is not None:
             yield from ((form, question.time_at_most) for form in point.time)
 
@@ -110,8 +120,8 @@ class _Model:
         boxes = self._boxes(point)
         return max((form.least(boxes) for form in self._forms(point)), default=0)
 
-    def _reached(self, point: Point) -> int:
-        """The objective of some row of the point that satisfies every bound; LARGEST where none was found.
+    def _reached(self, point: Point) -> tuple[int, int]:
+        """The objective of some row of the point that satisfies every bound, and the row; LARGEST where none was found.
 
         Rows are ordered by the inner choices, and more of them mostly means less memory and more time: bisection finds
         the first row that holds. Where that order does not hold the value is still one that a plan reaches.
@@ -129,13 +139,13 @@ class _Model:
         if not holds(high):
             low = high = next((index for index in range(high) if holds(index)), -1)
             if low < 0:
-                return LARGEST
+                return LARGEST, 0
         ends = {high}
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if holds(middle) else (middle + 1, high)
         ends.add(low)
-        return min(max((form.least(box(index)) for form in self._forms(point)), default=0) for index in ends)
+        return min((max((form.least(box(index)) for form in self._forms(point)), default=0), index) for index in ends)
 
     def _relations(self) -> None:
         """Inner choices and measures go together as the chosen point's relation says.
@@ -185,21 +195,22 @@ class _Model:
             self.model.minimize(sum(point.rank * literal for literal, point in self.literals) + position)
             return
         most = (form.most(self._boxes(point)) for _, point in self.literals for form in self._forms(point))
-        top = ceil_divide(min(self.ceiling, max(most, default=0)), self.grain)
+        lowest = [ceil_divide(self._least(point), self.grain) for _, point in self.literals]
+        self.offset = min(lowest, default=0)
+        top = ceil_divide(min(self.ceiling, max(most, default=0)), self.grain) - self.offset
         steepest = max((abs(s) for _, point in self.literals for f in self._forms(point) for s in f.slopes), default=0)
         if steepest * max(1, top) > LARGEST_PRODUCT:
             raise InputError("the job's numbers are beyond what the solver can hold", expected="smaller sizes")
-        value = self.model.new_int_var(min(0, top), max(0, top), "objective")
-        lowest = []
+        value = self.model.new_int_var(0, max(0, top), "objective")  # above the least that any point can have
         for literal, point in self.literals:
             forms, boxes = self._forms(point), self._boxes(point)
             least = self._least(point)
-            lowest.append(ceil_divide(least, self.grain))
             for form in forms:
                 if form.most(boxes) > least:
-                    self.model.add(self.grain * value >= self._expression(form)).only_enforce_if(literal)
-        literals = [literal for literal, _ in self.literals]
-        self.model.add(value >= cp_model.LinearExpr.weighted_sum(literals, lowest))  # helps the proof
+                    beyond = self._expression(form) - self.grain * self.offset
+                    self.model.add(self.grain * value >= beyond).only_enforce_if(literal)
+        literals, above = [literal for literal, _ in self.literals], [least - self.offset for least in lowest]
+        self.model.add(value >= cp_model.LinearExpr.weighted_sum(literals, above))  # helps the proof
         self.model.minimize(value)
 
     @property
@@ -240,7 +251,7 @@ class _Model:
         solver.parameters.cp_model_presolve = presolve
         solver.parameters.random_seed = self.question.seed
         solver.parameters.max_time_in_seconds = max(0.01, self.question.time_limit)
-        status = solver.solve(self.model)
+        status = _solved(solver, self.model, self.question.stop)
         seconds = solver.wall_time
         if status == cp_model.INFEASIBLE and presolve and self.reachable:
             raise InternalError("the solver finds no plan where one is known")
@@ -249,42 +260,57 @@ class _Model:
         if status == cp_model.INFEASIBLE:
             return Answer("infeasible", None, None, None, seconds)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Answer("stopped", None, None, None, seconds)
-        bound = round(solver.best_objective_bound)
+            return self._without_solver(seconds)
+        bound = round(solver.best_objective_bound) + self.offset
         name: Literal["optimal", "feasible"] = "optimal" if status == cp_model.OPTIMAL else "feasible"
-        return Answer(name, self._plan(solver), round(solver.objective_value), bound, seconds)
+        return Answer(name, self._plan(solver), round(solver.objective_value) + self.offset, bound, seconds)
+
+    def _without_solver(self, seconds: float) -> Answer:
+        """What bounds and rows say where the solver came to nothing: a plan that holds, and what none is below."""
+        if self.known is None or self.question.objective == "rank":
+            return Answer("stopped", None, None, None, seconds)
+        point, row = self.known
+        places = self.points.relations[point.key].rows[row]
+        value, bound = ceil_divide(self.ceiling, self.grain), ceil_divide(self.floor, self.grain)
+        name: Literal["optimal", "feasible"] = "optimal" if value == bound else "feasible"
+        return Answer(name, self._with_inner(point, places), value, bound, seconds)
+
+    def _with_inner(self, point: Point, places: Sequence[int]) -> Plan:
+        """A point's values and the inner choices' at their places, in the order of the space."""
+        pairs = zip(self.points.inner, places, strict=False)
+        values = {**point.values, **{choice.name: choice.values[place] for choice, place in pairs}}
+        return Plan({choice.name: values[choice.name] for choice in self.points.space.choices})
 
     def _plan(self, solver: cp_model.CpSolver) -> Plan:
-        """The chosen point's values and the inner choices', in the order of the space."""
+        """The chosen point's values and the inner choices'."""
         point = next(point for literal, point in self.literals if solver.boolean_value(literal))
-        values = dict(point.values)
-        pairs = zip(self.points.inner, self.inner, strict=True)
-        values |= {choice.name: choice.values[solver.value(variable)] for choice, variable in pairs}
-        return Plan({choice.name: values[choice.name] for choice in self.points.space.choices})
+        return self._with_inner(point, [solver.value(variable) for variable in self.inner])
+
+
+def _solved(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, stop: Callable[[], bool] | None
+) -> cp_model.CpSolverStatus:
+    """The solver's status; a search that is stopped keeps what it found.
+
+    The solver's own handler would leave the process without one: the next interrupt would end it.
+    """
+    solver.parameters.catch_sigint_signal = False
+    with ThreadPoolExecutor(max_workers=1) as beside:  # so that this thread can be interrupted
+        running = beside.submit(solver.solve, model)
+        try:
+            while not wait([running], LOOK).done:
+                if stop is not None and stop():
+                    solver.stop_search()
+        except BaseException:
+            solver.stop_search()
+            raise
+    return running.result()
 
 
 def _bounds(points: Points) -> Iterable[tuple[str, int]]:
     """Each measure with its largest value in any relation; a rule left out may allow more than the model has."""
     for index, name in enumerate(points.measures):
         yield name, max((relation.boxes[index][1] for relation in points.relations.values()), default=0)
-
-
-def affine_rows(relation: Relation) -> Lines | None:
-    """((low, high), [(constant, slope) of each measure]) where rows are affine in their first column, else None."""
-    rows = sorted(relation.rows)
-    first = [row[0] for row in rows]
-    if first != list(range(first[0], first[-1] + 1)):
-        return None
-    if len(rows) == 1:
-        return (first[0], first[0]), [(value, 0) for value in rows[0][1:]]
-    pairs = []
-    for column in range(1, len(rows[0])):
-        slope = rows[1][column] - rows[0][column]
-        constant = rows[0][column] - slope * first[0]
-        if any(row[column] != constant + slope * row[0] for row in rows):
-            return None
-        pairs.append((constant, slope))
-    return (first[0], first[-1]), pairs
 
 
 def feasible(points: Points, question: Question) -> bool:
@@ -301,7 +327,7 @@ class _Below(_Model):
     def __init__(self, points: Points, question: Question, pairs: Sequence[Sequence[Step]]) -> None:
         self.pairs = pairs
         super().__init__(points, question)
-        self.reachable = False  # what the bounds alone allow lies above the stairs
+        self.reachable, self.known = False, None  # what the bounds alone allow lies above the stairs
 
     def _objective(self) -> None:
         """Nothing is minimised: the chosen point is below at least one of the steps it may be below."""

@@ -51,10 +51,15 @@ class Form:
 
 
 def affine(term: Term, values: Mapping[str, Value], measures: Sequence[str]) -> Form:
-    """The term's affine form in the measures at one combination of its scope, read from its own body."""
+    """The term's affine form in the measures at one combination of its scope, read from its own body.
+
+    `values` are those of the scope and no others, so that a hidden dependency is a KeyError.
+    """
+    if not term.measures:
+        return Form(term.body(values), (0,) * len(measures))
     base = {**values, **dict.fromkeys(term.measures, 0)}
-    constant = term.value(base)
-    slopes = {name: term.value({**base, name: 1}) - constant for name in term.measures}
+    constant = term.body(base)
+    slopes = {name: term.body({**base, name: 1}) - constant for name in term.measures}
     return Form(constant, tuple(slopes.get(name, 0) for name in measures))
 
 
@@ -116,10 +121,13 @@ class Reader:
         found = numpy.zeros((len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
         for term in self.groups[scope]:
             form = affine(term, values, self.measures)
+            if not form.constant and not any(form.slopes):
+                continue
             if max(abs(form.constant), *map(abs, form.slopes)) > LARGEST_TERM:
                 raise InputError(f"{term.name} is beyond what can be planned exactly", expected="a smaller job")
+            row = numpy.array((form.constant, *form.slopes), dtype=numpy.int64)
             for place in places(term):
-                found[self.column[place]] += (form.constant, *form.slopes)
+                found[self.column[place]] += row
         return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 from planner.errors import InternalError
 
@@ -15,7 +16,8 @@ class Layout:
     `sequence` counts context-parallel ranks, which each hold a part of every sequence. `virtual_stages` is the number
     of model chunks per pipeline rank. `shard` is the number of ranks that share one copy of the states where that is
     not data × sequence (0: it is). `whole_stream`: tensor-parallel ranks keep the residual stream whole, where
-    otherwise each has its part of the sequence (Korthikanti et al. 2022, arXiv:2205.05198).
+    otherwise each has its part of the sequence (Korthikanti et al. 2022, arXiv:2205.05198). `spared`: by how many
+    layers the first and the last stage fall behind the fullest one (empty: as `stage_layers` has it).
     """
 
     tensor: int = 1
@@ -26,6 +28,15 @@ class Layout:
     virtual_stages: int = 1
     shard: int = 0
     whole_stream: bool = False
+    spared: tuple[int, ...] = ()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Worked out once: layouts are keys wherever terms are read."""
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
 
     @property
     def ranks(self) -> int:

@@ -7,29 +7,26 @@ way the lanes of a step can line up is one affine form with integer coefficients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from itertools import islice, product
+from typing import TYPE_CHECKING
 
 import numpy
 
 from planner.choices import Choice, Space
 from planner.forms import Boxes, Form, Reader, least_time, may_hold, memory_forms, time_forms
-from planner.memory import least_activations
 from planner.plan import Layout, Value
 from planner.specification import Specification
-from planner.terms import Rule, Term
+from planner.terms import TIME, Rule, Term
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 Active = frozenset[str] | None
-Wanted = Callable[[Mapping[str, Value]], bool]
-LARGEST = 2**62
-FIRST_CHUNK = 64  # points whose memory is read before the first look at what holds
-ROWS_TRIED = 8  # rows of a point that are tried for a plan that holds
+PART = 4096  # points whose sums are in memory at once
+Lines = tuple[tuple[int, int], list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Points:
-    """All points of a specification, with what the inner choices can be at each."""
+    """All points of a specification, with what the inner choices can be at each.
+
+    `unread`: microseconds that no plan at a point left out is below, where time ran out before all were read.
+    """
 
     space: Space
     inner: tuple[Choice, ...]
@@ -68,6 +68,7 @@ class Points:
     measures: tuple[str, ...]
     points: tuple[Point, ...]
     relations: Mapping[tuple[Value, ...], Relation]
+    unread: int | None = None
 
 
 def inner_choices(specification: Specification) -> tuple[Choice, ...]:
@@ -80,13 +81,65 @@ def inner_choices(specification: Specification) -> tuple[Choice, ...]:
     return tuple(choice for choice in space.choices if choice.name in read - direct)
 
 
+@dataclass(frozen=True)
+class OuterSpace:
+    """The outer choices, the rules that hold among them, and the relations by the choices that measures read."""
+
+    choices: tuple[Choice, ...]
+    rules: tuple[Rule, ...]
+    reading: tuple[str, ...]
+    relations: Mapping[tuple[Value, ...], Relation]
+
+    def key(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        """Which relation belongs to a combination of outer values."""
+        return tuple(values[name] for name in self.reading)
+
+
+@lru_cache(maxsize=8)
+def outer_space(specification: Specification, active: Active) -> OuterSpace:
+    """The outer choices of a specification with the active rules."""
+    space, inner = specification.space, inner_choices(specification)
+    names = {choice.name for choice in inner}
+    outer = tuple(choice for choice in space.choices if choice.name not in names)
+    rules = [rule for rule in specification.rules if active is None or rule.constraint in active]
+    read = {name for measure in space.measures for name in measure.scope}
+    reading = tuple(choice.name for choice in outer if choice.name in read)
+    asked = frozenset(rule.constraint for rule in rules if names & set(rule.scope))
+    relations = _relations_under(specification, reading, asked)
+    return OuterSpace(outer, tuple(rule for rule in rules if not names & set(rule.scope)), reading, relations)
+
+
+@lru_cache(maxsize=8)
+def _relations_under(
+    specification: Specification, reading: tuple[str, ...], asked: frozenset[str]
+) -> Mapping[tuple[Value, ...], Relation]:
+    """The relations under the named constraints, the only ones that read inner choices."""
+    inner = inner_choices(specification)
+    names = {choice.name for choice in inner}
+    rules = [rule for rule in specification.rules if rule.constraint in asked and names & set(rule.scope)]
+    return _relations(specification.space, inner, reading, rules)
+
+
 def enumerate_points(specification: Specification, active: Active = None) -> Points:
     """Every point that the active constraints allow: all of them by default, else those that are named."""
-    legal, keys, relations = _legal_points(specification, active)
-    return _gathered(specification, _points(specification, legal, keys, relations, active), relations)
+    outer = outer_space(specification, active)
+    found = (points_of(specification, part, outer, active) for part in legal_parts(outer))
+    return gathered(specification, [point for part in found for point in part], outer.relations)
 
 
-def _gathered(
+def legal_parts(outer: OuterSpace) -> Iterator[list[dict[str, Value]]]:
+    """Combinations of outer values that the rules allow, some thousands at a time: their sums need memory."""
+    return parts(outer, legal_values(outer.choices, outer.rules))
+
+
+def parts(outer: OuterSpace, found: Iterable[dict[str, Value]]) -> Iterator[list[dict[str, Value]]]:
+    """Those of the combinations that have a relation, some thousands at a time."""
+    legal = (values for values in found if outer.key(values) in outer.relations)
+    while part := list(islice(legal, PART)):
+        yield part
+
+
+def gathered(
     specification: Specification, points: Sequence[Point], relations: Mapping[tuple[Value, ...], Relation]
 ) -> Points:
     """The points with what they share."""
@@ -96,174 +149,20 @@ def _gathered(
     return Points(space, inner, inner_weights, tuple(m.name for m in space.measures), tuple(points), relations)
 
 
-def _points(
-    specification: Specification,
-    legal: Sequence[Mapping[str, Value]],
-    keys: Sequence[tuple[Value, ...]],
-    relations: Mapping[tuple[Value, ...], Relation],
-    active: Active = None,
+def points_of(
+    specification: Specification, legal: Sequence[Mapping[str, Value]], outer: OuterSpace, active: Active
 ) -> list[Point]:
     """The legal points that the active limits leave open, with their forms."""
-    kept, memory, time = _forms(specification, legal, [relations[key].boxes for key in keys], active)
-    weights, names = _weights(specification.space), {choice.name for choice in inner_choices(specification)}
-    outer = [choice for choice in specification.space.choices if choice.name not in names]
-    ranks = (sum(weights[c.name] * c.values.index(legal[index][c.name]) for c in outer) for index in kept)
+    keys = list(map(outer.key, legal))
+    kept, memory, time = _forms(specification, legal, [outer.relations[key].boxes for key in keys], active)
+    weights = _weights(specification.space)
+    ranks = (sum(weights[c.name] * c.values.index(legal[index][c.name]) for c in outer.choices) for index in kept)
     return list(map(Point, (legal[i] for i in kept), (keys[i] for i in kept), ranks, memory, time))
 
 
-def promising_points(specification: Specification, wanted: Wanted = lambda _: True) -> Points:
-    """The points that the fastest plan can be at: all whose least time is at most that of some plan that holds.
-
-    Points that cannot hold even without what grows with the micro-batch are left out first. The others are taken up in
-    order of their least compute time, the rest of their terms being read only until a plan that holds is faster than
-    all that are left. `wanted` restricts the points that count.
-    """
-    legal, keys, relations = _legal_points(specification, None)
-    candidates = _candidates(specification)
-    some = [index for index, values in enumerate(legal) if wanted(values)]
-    legal, keys = candidates.holding([legal[index] for index in some], [keys[index] for index in some])
-    return _gathered(specification, candidates.nearest(legal, keys) if legal else [], relations)
-
-
-class _Candidates:
-    """Reads terms of legal points only as far as they can still matter, each once."""
-
-    def __init__(self, specification: Specification) -> None:
-        self.specification = specification
-        _, _, self.relations = _legal_points(specification, None)
-        self.capacities = _capacities(specification, None)
-        measures = [measure.name for measure in specification.space.measures]
-        standing = [term for term in specification.memory if "micro_batch" not in term.scope]
-        self.standing = Reader(standing, measures)
-        self.compute = Reader([term for term in specification.time if term.name == "compute"], measures)
-
-    def _boxes(self, keys: Sequence[tuple[Value, ...]]) -> tuple[Any, Any]:
-        """Arrays (points, measures) of the bounds of the measures."""
-        bounds = numpy.array([self.relations[key].boxes for key in keys], dtype=numpy.int64).reshape(len(keys), -1, 2)
-        return bounds[:, :, 0], bounds[:, :, 1]
-
-    def holding(self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]]) -> tuple[Any, Any]:
-        """The points whose memory can hold without most of what grows with the micro-batch, and their keys."""
-        job, most = self.specification.job, self.capacities.get("gpu", LARGEST)
-        some = [index for index, values in enumerate(legal) if least_activations(job, values) <= most]
-        legal, keys = [legal[index] for index in some], [keys[index] for index in some]
-        if not legal or not self.standing.places:
-            return legal, keys
-        first, alike = self._distinct(self.standing, legal, keys)
-        sums = self.standing.sums([legal[index] for index in first])
-        holds = may_hold(self.standing, sums, *self._boxes([keys[index] for index in first]), self.capacities)
-        kept = numpy.flatnonzero(holds[alike]).tolist()
-        return [legal[index] for index in kept], [keys[index] for index in kept]
-
-    def _distinct(
-        self, reader: Reader, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]]
-    ) -> tuple[list[int], NDArray[Any]]:
-        """One point of each kind that the reader can tell apart, and for each point the position of its kind."""
-        names = sorted({name for scope in reader.groups for name in scope})
-        kinds: dict[tuple[Hashable, ...], int] = {}
-        first: list[int] = []
-        alike = []
-        for index, (values, key) in enumerate(zip(legal, keys, strict=True)):
-            kind = (key, *(values[name] for name in names))
-            if kind not in kinds:
-                kinds[kind] = len(first)
-                first.append(index)
-            alike.append(kinds[kind])
-        return first, numpy.array(alike, dtype=numpy.int64)
-
-    def nearest(self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]]) -> list[Point]:
-        """Points in order of their least compute time, until one that holds is faster than all that are left."""
-        first, alike = self._distinct(self.compute, legal, keys)
-        sums = self.compute.sums([legal[index] for index in first])
-        least = least_time(self.compute, sums, *self._boxes([keys[index] for index in first]))[alike]
-        order = self._order(legal, least)
-        found: list[Point] = []
-        ceiling, start, size = LARGEST, 0, FIRST_CHUNK
-        while start < len(order) and (start == 0 or least[order[start]] <= ceiling):
-            chunk = [index for index in order[start : start + size].tolist() if least[index] <= ceiling]
-            part = self._part([legal[index] for index in chunk], [keys[index] for index in chunk], ceiling)
-            ceiling = min([ceiling, *(self._fast_row(point) for point in part)])
-            found += part
-            start, size = start + size, 2 * size
-        return found
-
-    def _order(self, legal: Sequence[Mapping[str, Value]], least: NDArray[Any]) -> NDArray[Any]:
-        """The points by their least time, after a first chunk of the fastest ones with the smallest micro-batch.
-
-        Those mostly hold, and a plan that holds keeps much else from being read.
-        """
-        order = numpy.argsort(least, kind="stable")
-        sizes = numpy.array([values.get("micro_batch", 0) for values in legal])
-        first = order[sizes[order] == sizes.min()][:FIRST_CHUNK]
-        rest = order[~numpy.isin(order, first)]
-        return numpy.concatenate([first, rest])
-
-    def _part(
-        self, legal: Sequence[Mapping[str, Value]], keys: Sequence[tuple[Value, ...]], ceiling: int
-    ) -> list[Point]:
-        """The points of a chunk that can be as fast as the ceiling and can hold."""
-        _, time = _readers(self.specification)
-        fast = numpy.flatnonzero(least_time(time, time.sums(legal), *self._boxes(keys)) <= ceiling).tolist()
-        if not fast:
-            return []
-        return _points(self.specification, [legal[i] for i in fast], [keys[i] for i in fast], self.relations)
-
-    def _fast_row(self, point: Point) -> int:
-        """The least time of a few rows of the point, ends included, at which every device holds; else LARGEST."""
-        rows, inner = self.relations[point.key].rows, len(inner_choices(self.specification))
-        bounded = [
-            (form, self.capacities[d]) for d, forms in point.memory.items() if d in self.capacities for form in forms
-        ]
-        fastest = LARGEST
-        for row in {*rows[:: max(1, len(rows) // ROWS_TRIED)], rows[-1]}:
-            box = tuple((value, value) for value in row[inner:])
-            if all(form.least(box) <= bound for form, bound in bounded):
-                fastest = min(fastest, max((form.least(box) for form in point.time), default=0))
-        return fastest
-
-
-@lru_cache(maxsize=4)
-def _candidates(specification: Specification) -> _Candidates:
-    """The reader of a specification's candidates, kept between questions."""
-    return _Candidates(specification)
-
-
-def some_row_holds(specification: Specification, active: Active) -> bool:
-    """Whether the first or the last row of some legal point is within every active limit: proof that a plan exists."""
-    legal, keys, relations = _legal_points(specification, active)
-    if not legal:
-        return False
-    reader, _ = _readers(specification)
-    sums, inner = reader.sums(legal), len(inner_choices(specification))
-    capacities = _capacities(specification, active)
-    for end in (-1, 0):
-        rows = numpy.array([relations[key].rows[end][inner:] for key in keys], dtype=numpy.int64)
-        if may_hold(reader, sums, rows, rows, capacities).any():
-            return True
-    return False
-
-
-@lru_cache(maxsize=8)
-def _legal_points(
-    specification: Specification, active: Active
-) -> tuple[list[dict[str, Value]], list[tuple[Value, ...]], dict[tuple[Value, ...], Relation]]:
-    """Combinations of outer values that the active rules allow, the key of each one's relation, and the relations."""
-    space, inner = specification.space, inner_choices(specification)
-    names = {choice.name for choice in inner}
-    outer = [choice for choice in space.choices if choice.name not in names]
-    rules = [rule for rule in specification.rules if active is None or rule.constraint in active]
-    read = {name for measure in space.measures for name in measure.scope}
-    reading = tuple(choice.name for choice in outer if choice.name in read)
-    relations = _relations(space, inner, reading, [rule for rule in rules if names & set(rule.scope)])
-    free = [rule for rule in rules if not names & set(rule.scope)]
-    legal = [values for values in _legal(outer, free) if tuple(values[name] for name in reading) in relations]
-    return legal, [tuple(values[name] for name in reading) for values in legal], relations
-
-
-def _capacities(specification: Specification, active: Active) -> dict[str, int]:
-    """The capacities of the active limits, by device."""
-    limits = specification.limits.values()
-    return {limit.device: limit.capacity for limit in limits if active is None or limit.constraint in active}
+def capacities_of(specification: Specification, active: Active) -> dict[str, int]:
+    """The capacities of the active limits, by device, and that of `time`."""
+    return specification.capacities_of(active)
 
 
 def _forms(
@@ -272,11 +171,15 @@ def _forms(
     """Which points the active limits leave open, with the memory and the time forms of each of those."""
     if not legal:
         return (), (), ()
-    memory, time = _readers(specification)
+    memory, time = readers(specification)
     bounds = numpy.array(boxes, dtype=numpy.int64).reshape(len(legal), -1, 2)
     low, high = bounds[:, :, 0], bounds[:, :, 1]
     sums = memory.sums(legal)
-    kept = numpy.flatnonzero(may_hold(memory, sums, low, high, _capacities(specification, active)))
+    capacities = capacities_of(specification, active)
+    holds = may_hold(memory, sums, low, high, capacities)
+    if TIME in capacities:
+        holds &= least_time(time, time.sums(legal), low, high) <= capacities[TIME]
+    kept = numpy.flatnonzero(holds)
     if not len(kept):
         return (), (), ()
     sums, low, high = sums[kept], low[kept], high[kept]
@@ -293,25 +196,30 @@ def _weights(space: Space) -> dict[str, int]:
     return weights
 
 
-def _legal(outer: Sequence[Choice], rules: Sequence[Rule]) -> Iterator[dict[str, Value]]:
-    """Combinations of outer values that satisfy the rules, each rule asked as soon as its scope is known."""
-    due: list[list[Rule]] = [[] for _ in range(len(outer) + 1)]
-    position = {choice.name: index + 1 for index, choice in enumerate(outer)}
+def legal_values(
+    choices: Sequence[Choice], rules: Sequence[Rule], given: Mapping[str, Value] | None = None
+) -> Iterator[dict[str, Value]]:
+    """Combinations of values that satisfy the rules, each rule asked as soon as its scope is known.
+
+    `given` are values that are known beforehand, and part of each combination.
+    """
+    due: list[list[Rule]] = [[] for _ in range(len(choices) + 1)]
+    position = {choice.name: index + 1 for index, choice in enumerate(choices)}
     for rule in rules:
-        due[max((position[name] for name in rule.scope), default=0)].append(rule)
+        due[max((position.get(name, 0) for name in rule.scope), default=0)].append(rule)
 
     def extend(values: dict[str, Value], depth: int) -> Iterator[dict[str, Value]]:
         if not all(rule.satisfied(values) for rule in due[depth]):
             return
-        if depth == len(outer):
+        if depth == len(choices):
             yield dict(values)
             return
-        for value in outer[depth].values:
-            values[outer[depth].name] = value
+        for value in choices[depth].values:
+            values[choices[depth].name] = value
             yield from extend(values, depth + 1)
-        values.pop(outer[depth].name, None)
+        values.pop(choices[depth].name, None)
 
-    return extend({}, 0)
+    return extend(dict(given or {}), 0)
 
 
 def _relations(
@@ -325,13 +233,18 @@ def _relations(
     alike: dict[tuple[Hashable, ...], Relation | None] = {}
     by_name = space.by_name
     for key in product(*(by_name[name].values for name in reading)):
-        kind = tuple((value.pipeline, value.virtual_stages) if isinstance(value, Layout) else value for value in key)
+        kind = tuple(_stages(value) if isinstance(value, Layout) else value for value in key)
         if kind not in alike:
             alike[kind] = _relation(space, inner, dict(zip(reading, key, strict=True)), rules)
         relation = alike[kind]
         if relation is not None:
             found[key] = relation
     return found
+
+
+def _stages(layout: Layout) -> tuple[Hashable, ...]:
+    """What of a layout decides which layers each stage has."""
+    return layout.pipeline, layout.virtual_stages, layout.spared
 
 
 def _relation(
@@ -351,7 +264,25 @@ def _relation(
 
 
 @lru_cache(maxsize=4)
-def _readers(specification: Specification) -> tuple[Reader, Reader]:
+def readers(specification: Specification) -> tuple[Reader, Reader]:
     """Readers of the memory and of the time terms; rules play no part in them, so that they serve any set of rules."""
     measures = [measure.name for measure in specification.space.measures]
     return Reader(specification.memory, measures), Reader(specification.time, measures)
+
+
+def affine_rows(relation: Relation) -> Lines | None:
+    """((low, high), [(constant, slope) of each measure]) where rows are affine in their first column, else None."""
+    rows = sorted(relation.rows)
+    first = [row[0] for row in rows]
+    if first != list(range(first[0], first[-1] + 1)):
+        return None
+    if len(rows) == 1:
+        return (first[0], first[0]), [(value, 0) for value in rows[0][1:]]
+    pairs = []
+    for column in range(1, len(rows[0])):
+        slope = rows[1][column] - rows[0][column]
+        constant = rows[0][column] - slope * first[0]
+        if any(row[column] != constant + slope * row[0] for row in rows):
+            return None
+        pairs.append((constant, slope))
+    return (first[0], first[-1]), pairs

@@ -11,7 +11,7 @@ from planner.job import Job
 from planner.memory import memory_terms
 from planner.space import job_space
 from planner.step_time import time_terms
-from planner.terms import Limit, MemoryTerm, Requirement, Rule, TimeTerm
+from planner.terms import TIME, Limit, MemoryTerm, Requirement, Rule, TimeTerm
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,31 @@ class Specification:
         return tuple(item for item in self.requirements if isinstance(item, Rule))
 
     @cached_property
+    def every_limit(self) -> tuple[Limit, ...]:
+        """All limits: a device may have several, and the step time one."""
+        return tuple(item for item in self.requirements if isinstance(item, Limit))
+
+    @cached_property
     def limits(self) -> Mapping[str, Limit]:
-        """The capacity of each device that has one, by device."""
-        return {item.device: item for item in self.requirements if isinstance(item, Limit)}
+        """The tightest limit of each device that has one, by device."""
+        found: dict[str, Limit] = {}
+        for item in sorted(self.every_limit, key=lambda limit: limit.capacity):
+            if item.device != TIME:
+                found.setdefault(item.device, item)
+        return {item.device: found[item.device] for item in self.every_limit if item.device != TIME}
+
+    @cached_property
+    def capacities(self) -> Mapping[str, int]:
+        """The tightest capacity of each device that has one, in bytes, and of `time` in microseconds."""
+        return self.capacities_of(None)
+
+    def capacities_of(self, active: frozenset[str] | None) -> dict[str, int]:
+        """The tightest capacities that the named constraints set, all of them by default."""
+        found: dict[str, int] = {}
+        for item in self.every_limit:
+            if active is None or item.constraint in active:
+                found[item.device] = min(item.capacity, found.get(item.device, item.capacity))
+        return found
 
 
 def specify(job: Job) -> Specification:
