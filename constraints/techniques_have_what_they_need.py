@@ -6,6 +6,8 @@ of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from planner.job import Job
 from planner.plan import Plan, Value
 from planner.terms import Requirement, Rule, Values
@@ -24,7 +26,23 @@ def _rule(choice: str, value: Value, other: str, wanted: tuple[Value, ...]) -> R
 
 def require(job: Job) -> tuple[Requirement, ...]:
     """One rule for each need of each technique."""
-    return tuple(_rule(*pair) for pair in job.techniques.pairs("needs"))
+    facts = (_never(choice, value) for choice, value, _ in _idle(job))
+    return (*(_rule(*pair) for pair in job.techniques.pairs("needs")), *facts)
+
+
+def _idle(job: Job) -> Iterator[tuple[str, Value, str]]:
+    """Techniques that the job names though it has not the facts that they need: (choice, value, fact)."""
+    for choice, wanted in job.choices.items():
+        for value in wanted:
+            technique = job.techniques.entry(choice, value)
+            unmet = job.unmet_fact(technique) if technique is not None else None
+            if unmet is not None:
+                yield choice, value, unmet
+
+
+def _never(choice: str, value: Value) -> Rule:
+    """A value that no plan of the job can have."""
+    return Rule(NAME, (choice,), lambda values: values[choice] != value)
 
 
 def because(job: Job, plan: Plan) -> str | None:
@@ -33,4 +51,7 @@ def because(job: Job, plan: Plan) -> str | None:
         if plan[choice] == value and plan[other] not in wanted:
             options = " or ".join(str(option) for option in wanted)
             return f"{choice} {value} needs {other} {options}, the plan has {other} {plan[other]}"
+    for choice, named, fact in _idle(job):
+        if plan[choice] == named:
+            return f"{choice} {named} does nothing where {fact} is {job.facts[fact]}"
     return None

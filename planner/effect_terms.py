@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from operator import itemgetter
 
-from planner.effects import Allocate, AnyEffect, Book, Effect, Move, OneOf, Scale, Shard, When
+from planner.effects import Allocate, AnyEffect, Book, Effect, Move, OneOf, Part, Scale, Shard, When
 from planner.errors import InputError
 from planner.job import LAYOUT_FACTS, Job
 from planner.layouts import WHOLE, layouts
-from planner.plan import whole
+from planner.plan import Value, whole
 from planner.quantities import BY_NAME, Quantity, shard_ranks
 from planner.share import Share, share, share_of
 from planner.terms import MemoryTerm, Values
@@ -65,8 +66,15 @@ class Reader:
             if name not in DERIVED_SCOPES and name not in self.job.techniques.choices:
                 raise InputError(f"unknown name '{name}' in a condition", path=f"when.{name}")
         scope = unique(part for name in tests for part in DERIVED_SCOPES.get(name, (name,)))
+        asked = [(self._getter(name), test.admits) for name, test in tests.items()]
+        if not asked:
+            return scope, lambda _: True
+        return scope, lambda values: all(admits(get(values)) for get, admits in asked)
+
+    def _getter(self, name: str) -> Callable[[Values], Value]:
+        """What reads a choice, or a value that follows from choices."""
         job = self.job
-        return scope, lambda values: all(test.admits(job.derived(name, values)) for name, test in tests.items())
+        return (lambda values: job.derived(name, values)) if name in DERIVED_SCOPES else itemgetter(name)
 
     def divisor(self, book: Book | None) -> tuple[tuple[str, ...], Callable[[Values], int]]:
         """(scope, ranks) over which the persistent part of `book` is divided, from the shard effects that act."""
@@ -91,12 +99,38 @@ class Reader:
 
         return unique(name for _, scope, _ in factors for name in scope), body
 
-    def home(self, book: Book) -> tuple[tuple[str, ...], Callable[[Values], str]]:
-        """(scope, device) where the persistent part of `book` lives."""
+    def home(self, book: Book) -> tuple[tuple[str, ...], Callable[[Values], Mapping[str, Fraction]]]:
+        """(scope, share on each device) where the persistent part of `book` lives."""
         moves = [effect for effect in self.effects if isinstance(effect, Move) and effect.book == book]
-        homes = [(effect.to, *self.condition(effect.when)) for effect in moves]
-        scope = unique(name for _, part, _ in homes for name in part)
-        return scope, lambda values: next((to for to, _, holds in homes if holds(values)), "gpu")
+        homes = [(effect.to, *self.condition(effect.when), *self.part(effect.part)) for effect in moves]
+        scope = unique(name for _, first, _, second, _ in homes for name in (*first, *second))
+
+        def body(values: Values) -> Mapping[str, Fraction]:
+            for to, _, holds, _, part in homes:
+                if holds(values):
+                    return {to: part(values), "gpu": 1 - part(values)}
+            return {"gpu": Fraction(1)}
+
+        return scope, body
+
+    def part(self, part: Part | None) -> tuple[tuple[str, ...], Callable[[Values], Fraction]]:
+        """(scope, share of the sub-groups of a rank's partition) that an effect is about; all without a part.
+
+        Of k sub-groups as many whole ones count as are in the percentage of them (deepspeed 0.19.8
+        runtime/zero/stage3.py:1105), so that the share is in steps of one sub-group.
+        """
+        if part is None:
+            return (), lambda _: Fraction(1)
+        job, stage, name, rest = self.job, self.stage, part.choice, part.rest
+
+        def body(values: Values) -> Fraction:
+            partition = BY_NAME["partition"].body(share_of(job, values, stage))
+            groups = -(-partition // job.sub_group_size)
+            counted = int((1 - (100 - whole(values, name)) / 100) * groups)  # of binary fractions, as there
+            share = min(Fraction(1), Fraction(counted * job.sub_group_size, max(1, partition)))
+            return 1 - share if rest else share
+
+        return (*LAYOUT, name), body
 
     def width(self, width: str | Fraction) -> tuple[tuple[str, ...], Callable[[Values], Fraction]]:
         """(scope, bytes per element) of a number or a named width."""
@@ -111,7 +145,13 @@ class Reader:
         return (), lambda _: fixed
 
     def amount(
-        self, of: str, width: str | Fraction, over: Book | None, when: When, scaled: Book | None = None
+        self,
+        of: str,
+        width: str | Fraction,
+        over: Book | None,
+        when: When,
+        scaled: Book | None = None,
+        part: Part | None = None,
     ) -> tuple[tuple[str, ...], tuple[str, ...], Callable[[Values], int]]:
         """(scope, measures, bytes on one rank): whole bytes, rounded up once for the constant and for each slope."""
         if of not in BY_NAME:
@@ -119,24 +159,32 @@ class Reader:
         quantity: Quantity = BY_NAME[of]
         (when_scope, holds), (over_scope, ranks) = self.condition(when), self.divisor(over)
         (width_scope, size), (factor_scope, factor) = self.width(width), self.factor(scaled)
+        part_scope, portion = self.part(part)
         batch = ("micro_batch",) if quantity.per_token else ()
-        scope = unique([*LAYOUT, *batch, *when_scope, *over_scope, *width_scope, *factor_scope])
+        scope = unique([*LAYOUT, *batch, *when_scope, *over_scope, *width_scope, *factor_scope, *part_scope])
         job, stage = self.job, self.stage
+
+        scales = any(isinstance(effect, Scale) and effect.book == scaled for effect in self.effects)
+        plainly = part is None and not scales
 
         def times(share: Share, values: Values) -> int:
             count = job.tokens(values) if quantity.per_token else 1
             return share.under_way(count, job.micro_batches(values)) if quantity.under_way else count
 
         def body(values: Values) -> int:
-            share = share_of(job, values, stage)
-            if not share.exists or not holds(values):
+            if not holds(values):
                 return 0
-            divisor = ranks(values)
-            per_element = size(values) * factor(values) / divisor
+            share = share_of(job, values, stage)
+            if not share.exists:
+                return 0
+            divisor, each = ranks(values), size(values)
+            if not plainly:
+                each *= factor(values) * portion(values)
+            upper, lower = each.numerator, each.denominator * divisor  # bytes per element
             elements = quantity.per_copy(share) if divisor > 1 else quantity.body(share)
-            slopes = quantity.slopes(share).items()
-            total = ceil(elements * per_element) * times(share, values)
-            return total + sum(ceil(slope * per_element) * whole(values, name) for name, slope in slopes)
+            total = -(-elements * upper // lower) * times(share, values)
+            slopes = quantity.slopes(share)
+            return total + sum(-(-slope * upper // lower) * whole(values, name) for name, slope in slopes.items())
 
         return scope, self.measures(quantity), body
 
@@ -160,7 +208,7 @@ def allocation_terms(reader: Reader) -> tuple[MemoryTerm, ...]:
 def _allocation(reader: Reader, effect: Allocate) -> Iterable[MemoryTerm]:
     """The terms of one allocate effect."""
     persistent = effect.book if effect.over or effect.device == "home" else None
-    scope, measures, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when, persistent)
+    scope, measures, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when, persistent, effect.part)
     home_scope, home = reader.home(effect.book) if effect.device == "home" else ((), None)
     moves = {effect_.to for effect_ in reader.effects if isinstance(effect_, Move) and effect_.book == effect.book}
     devices = ("gpu", *sorted(moves)) if home else (effect.device,)
@@ -173,14 +221,17 @@ def _allocation(reader: Reader, effect: Allocate) -> Iterable[MemoryTerm]:
 
 
 def _on_device(
-    job: Job, effect: Allocate, device: str, home: Callable[[Values], str] | None, amount: Callable[[Values], int]
+    job: Job,
+    effect: Allocate,
+    device: str,
+    home: Callable[[Values], Mapping[str, Fraction]] | None,
+    amount: Callable[[Values], int],
 ) -> Callable[[Values], int]:
-    """The amount where it is on `device`, rounded as pinned host memory is, for every rank of a node."""
+    """The amount that is on `device`, rounded as pinned host memory is, for every rank of a node."""
 
     def body(values: Values) -> int:
-        if home is not None and home(values) != device:
-            return 0
-        size = amount(values)
+        share = Fraction(1) if home is None else home(values).get(device, Fraction(0))
+        size = ceil(share * amount(values)) if share else 0
         if device == "gpu" or size == 0:
             return size
         if effect.pinned != "no" and device == "host":

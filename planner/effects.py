@@ -13,15 +13,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from planner.terms import MOMENTS
+from planner.units import parse_ratio
+
+# Bytes for each of a quantity beyond which a figure is a slip; what is held once may be as large as a memory.
+LARGEST_BYTES = 2.0**50
 
 Book = Literal["parameters", "gradients", "optimizer_states", "activations", "buffers", "reserve"]
 Device = Literal["gpu", "host", "nvme"]
-Axis = Literal["data"]
+Axis = Literal["data", "node"]
 Every = Literal["micro_batch", "step"]
 Scalar = bool | int | str
 Moment = Literal[
-    "load", "init", "init_states", "init_end", "forward", "loss", "backward_start", "recompute_start", "backward_end",
-    "gradient_norm", "optimizer_step",
+    "load", "init", "init_states", "init_end", "forward", "loss", "backward_start", "recompute_start", "reduction",
+    "backward_end", "gradient_norm", "optimizer_step",
 ]  # fmt: skip
 Window = Literal["forward", "backward", "last_backward", "serial"]
 
@@ -30,27 +34,27 @@ MOMENT_SETS: dict[str, tuple[str, ...]] = {
     "from_states": tuple(MOMENTS)[2:],
     "from_init_end": tuple(MOMENTS)[3:],
     "training": tuple(MOMENTS)[4:],
-    "passes": ("forward", "loss", "backward_start", "recompute_start", "backward_end"),
-    "backward": ("backward_start", "recompute_start", "backward_end"),
+    "passes": ("forward", "loss", "backward_start", "recompute_start", "reduction", "backward_end"),
+    "backward": ("backward_start", "recompute_start", "reduction", "backward_end"),
     "step": ("gradient_norm", "optimizer_step"),
 }
 
 
 def _moments(value: Any) -> Any:
     """Spell out named sets of moments; a list stays as it is."""
-    if isinstance(value, str):
-        return MOMENT_SETS.get(value, (value,))
-    return tuple(name for item in value for name in MOMENT_SETS.get(item, (item,)))
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in items):
+        return value
+    return tuple(name for item in items for name in MOMENT_SETS.get(item, (item,)))
 
 
 def _bytes(value: Any) -> Any:
     """A number of bytes per element as an exact fraction, or the name of a width."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return value
-    try:
-        return Fraction(str(value))
-    except ValueError:
+    if isinstance(value, str) and not value[:1].isdigit():
         return value
+    return parse_ratio(str(value), largest=LARGEST_BYTES)
 
 
 def as_tuple(value: Any) -> Any:
@@ -105,13 +109,18 @@ class OneOf(_Model):
 
 def _test(value: Any) -> Any:
     """Lists and scalars mean membership; `{at_least: n}` and `{at_most: n}` compare."""
-    if isinstance(value, dict):
-        return AtMost(**value) if "at_most" in value else AtLeast(**value)
-    return OneOf(values=as_tuple(value))
+    return value if isinstance(value, (dict, BaseModel)) else {"values": as_tuple(value)}
 
 
 Test = Annotated[OneOf | AtLeast | AtMost, BeforeValidator(_test)]
 When = dict[str, Test]
+
+
+class Part(_Model):
+    """The percentage of sub-groups that a choice names, or with `rest` what is left of them."""
+
+    choice: str
+    rest: bool = False
 
 
 class Effect(_Model):
@@ -139,11 +148,12 @@ class Scale(Effect):
 
 
 class Move(Effect):
-    """Keep the persistent part of a book in host memory or on NVMe instead of on the GPU."""
+    """Keep the persistent part of a book in host memory or on NVMe instead of on the GPU; with `part` not all of it."""
 
     kind: Literal["move"]
     book: Book
     to: Literal["host", "nvme"]
+    part: Part | None = None
 
 
 class Allocate(Effect):
@@ -167,10 +177,13 @@ class Allocate(Effect):
     pinned: Literal["no", "whole", "sub_groups"] = "no"
     per: Literal["rank", "node"] = "rank"
     apart: bool = False
+    part: Part | None = None
 
 
 class Collective(Effect):
     """Send `bytes` per element of quantity `of` through a collective over `axis`, hidden behind `during` or serial.
+
+    Over `data` it runs among the ranks that share one copy of the states, over `node` among those of them in one node.
 
     `message` names the quantity of elements that one call carries (empty: all at once); it only decides latency.
     `copied`: bytes of device memory traffic per element of copies into and out of its buffers, beside it. `per_rank`:
@@ -204,6 +217,7 @@ class Transfer(Effect):
     over: Book | None = None
     every: Every
     during: Window = "serial"
+    part: Part | None = None
 
 
 class Update(Effect):
@@ -215,6 +229,7 @@ class Update(Effect):
     bytes: BytesPerElement
     of: str
     over: Book | None = None
+    part: Part | None = None
 
 
 class Recompute(Effect):

@@ -22,7 +22,7 @@ from planner.compute import coefficients
 from planner.job import Job
 from planner.layouts import WHOLE, layouts, stages
 from planner.plan import Layout, whole
-from planner.share import Share, measure_name, share_of
+from planner.share import Share, measure_name, node_shards, share_of
 from planner.terms import TimeTerm, Values
 
 BATCH = ("layout", "micro_batch")
@@ -83,7 +83,7 @@ def expert_seconds(share: Share, kind: LayerKind, tokens: int, direction: str, o
     layout, job, block = share.layout, share.job, kind.feed_forward
     if block is None or not block.experts:
         return 0.0
-    rows = tokens * block.experts_per_token // (1 if layout.whole_stream else layout.tensor)
+    rows = tokens * block.experts_per_token / (1 if layout.whole_stream else layout.tensor)
     size = rows * job.architecture.hidden * job.training.precision.compute_bytes
     group = Group(size=layout.expert, stride=layout.tensor)
     return 2 * collective_seconds(job.cluster, "all_to_all", size, group, outlook)
@@ -188,6 +188,11 @@ def _between(
 def data_group(layout: Layout) -> Group:
     """The ranks that share one copy of the model states."""
     return Group(size=layout.shards, stride=layout.tensor)
+
+
+def node_group(job: Job, layout: Layout) -> Group:
+    """The ranks of one node among those that share one copy of the model states."""
+    return Group(size=node_shards(job, layout), stride=layout.tensor)
 
 
 def replica_group(layout: Layout) -> Group:

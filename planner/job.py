@@ -20,7 +20,7 @@ from planner.plan import Value, layout_of, whole
 from planner.terms import Values
 
 if TYPE_CHECKING:
-    from planner.techniques import RuntimeEntry, Techniques
+    from planner.techniques import RuntimeEntry, TechniqueEntry, Techniques
 
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 # Values that follow from the layout, by the name that conditions use.
@@ -47,12 +47,26 @@ class Training:
     gradient_clipping: float = 1.0
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What the user allows at most, beside what the machines hold; None: no such limit.
+
+    `step_time_at_most` in microseconds; `memory_headroom` are bytes of one GPU that stay free beside the allocator's
+    margin; `host_memory_at_most` are bytes of one node.
+    """
+
+    step_time_at_most: int | None = None
+    memory_headroom: int = 0
+    host_memory_at_most: int | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What the user wants, in base units. `choices` pins a choice to one value or narrows it to a few.
 
     `frozen_models` counts the parameters of models that only run forward beside the trained one (reference, reward).
-    `traced`: what the model's own code keeps and computes, in place of the formulas.
+    `traced`: what the model's own code keeps and computes, in place of the formulas. Of all plans within a share
+    `within` of the best value of `objective` the best is that with the best value of `then`, where that is named.
     """
 
     name: str
@@ -65,7 +79,10 @@ class Job:
     flops: ModelFlops
     choices: Mapping[str, tuple[Value, ...]]
     objective: str = "step_time"
-    time_limit: float = 10.0
+    then: str = ""
+    within: Fraction = Fraction(0)
+    limits: Limits = Limits()
+    time_limit: float = 60.0
     frozen_models: int = 0
     traced: TracedModel | None = None
     assumptions: tuple[str, ...] = ()
@@ -189,6 +206,11 @@ class Job:
         return min(1_000_000_000, self.architecture.largest_layer)
 
     @property
+    def live_parameters(self) -> int:
+        """Elements up to which stage 3 gathers ahead: what is kept for its next use, the bucket, and the head."""
+        return self.reuse_distance + self.prefetch_bucket_size + self.head_parameters
+
+    @property
     def persistence_threshold(self) -> int:
         """Tensors up to this many elements stay whole in stage 3: ten times the hidden width keeps norms and biases."""
         return 10 * self.architecture.hidden
@@ -256,6 +278,7 @@ class Job:
     def facts(self) -> Mapping[str, Value]:
         """Facts of the job that conditions of effects may test; choices are not among them."""
         return {
+            "runtime": self.runtime.runtime,
             "precision": self.training.precision.dtype,
             "optimizer": self.training.optimizer.key,
             "method": self.training.method,
@@ -263,6 +286,10 @@ class Job:
             "nodes": self.cluster.nodes,
             "paged": "yes" if self.training.optimizer.paged else "no",
         }
+
+    def unmet_fact(self, technique: TechniqueEntry) -> str | None:
+        """The first fact of the job that keeps a technique from doing anything; None where there is none."""
+        return next((name for name, test in technique.where.items() if not test.admits(self.facts[name])), None)
 
     def derived(self, name: str, values: Values) -> Value:
         """A choice's value, or a value that follows from choices."""
@@ -279,9 +306,16 @@ class Job:
 
     @cached_property
     def settled(self) -> frozenset[str]:
-        """Choices of which the runtime has one value, and that the job does not name: nothing to plan or to tell."""
-        single = (name for name, known in self.runtime.choices.items() if len(known) == 1)
-        return frozenset(name for name in single if name not in self.choices)
+        """Choices of which one value is left, and that the job does not name: nothing to plan or to tell."""
+        return frozenset(name for name in self.techniques.choices if name not in self.choices and self._single(name))
+
+    def _single(self, name: str) -> bool:
+        """Whether the runtime and the facts of the job leave one value of a listed choice."""
+        entry, known = self.techniques.choices[name], self.runtime.choices.get(name)
+        if known is not None and len(known) == 1:
+            return True
+        free = [one for one in entry.values.values() if not (one.on_request or one.changes_numerics)]
+        return bool(entry.values) and sum(self.unmet_fact(one) is None for one in free) == 1
 
     @cached_property
     def offloads_activations(self) -> tuple[Value, ...]:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from planner.plan import layout_of
-from planner.share import Share
+from planner.share import Share, node_shards
 from planner.terms import Values
 
 
@@ -55,6 +55,11 @@ def _partition(share: Share) -> int:
     return ceil_divide(share.trainable + experts, share.layout.shards)
 
 
+def _node_partition(share: Share) -> int:
+    """All parameters over the ranks of one node that share them, padded up to a whole number each."""
+    return ceil_divide(share.parameters, node_shards(share.job, share.layout))
+
+
 def _touched(share: Share) -> int:
     """Largest number of elements in the parameters that touch one rank's partition of the flat buffer."""
     return touched_elements(share.sizes, share.layout.shards) if share.sizes else 0
@@ -82,6 +87,53 @@ def touched_elements(sizes: tuple[tuple[int, int], ...], ranks: int) -> int:
     return max(touched.values())
 
 
+@lru_cache(maxsize=4096)
+def reductions(sizes: tuple[tuple[int, int], ...], bucket: int) -> tuple[tuple[int, int, int], ...]:
+    """What each reduction carries, from the last tensor to the first: where it begins and ends, and how many tensors.
+
+    A bucket is reduced when the next gradient does not fit; a gradient larger than a bucket goes alone.
+    Example: tensors 6, 2, 4 and a bucket of 7: 4 and 2 fit, then 6: (6, 12, 2), (0, 6, 1).
+    """
+    found: list[tuple[int, int, int]] = []
+    start = end = sum(size * count for size, count in sizes)
+    tensors = 0
+    for size, count in reversed(sizes):
+        for _ in range(count):
+            if tensors and end - start + size > bucket:
+                found.append((start, end, tensors))
+                end, tensors = start, 0
+            start, tensors = start - size, tensors + 1
+    return (*found, (start, end, tensors)) if tensors else tuple(found)
+
+
+def _after_first_reduction(share: Share) -> int:
+    """What is trained without what the first reduction carries, whose gradients were moved into the bucket."""
+    first = reductions(share.sizes, share.job.reduce_bucket_size)[:1]
+    return share.trainable - sum(end - start for start, end, _ in first)
+
+
+def _split_bucket(share: Share) -> int:
+    """The largest reduction whose gradients several ranks own; those of one rank are reduced where they are."""
+    ranks, part = share.layout.shards, _partition(share)
+    if ranks == 1 or not share.sizes:
+        return 0
+    found = reductions(share.sizes, share.job.reduce_bucket_size)
+    return max((end - start for start, end, _ in found if start // part != (end - 1) // part), default=0)
+
+
+def _split_tensor(share: Share) -> int:
+    """The largest tensor with a gradient where it is larger than a bucket and than what one rank owns."""
+    size = share.largest_trainable
+    return size if size > max(share.job.reduce_bucket_size, _partition(share)) else 0
+
+
+def _copied_bucket(share: Share) -> int:
+    """The largest reduction of more than one gradient: each of them is added to the partition on its own."""
+    found = reductions(share.sizes, share.job.reduce_bucket_size) if share.layout.shards > 1 else ()
+    several = max((end - start for start, end, tensors in found if tensors > 1), default=0)
+    return max(several, _split_bucket(share))
+
+
 def _owned_slice(share: Share) -> int:
     """The largest slice of a single tensor that one rank owns."""
     return min(share.largest_trainable, _partition(share))
@@ -102,9 +154,21 @@ def _layer_in_use(share: Share) -> int:
     return min(share.largest_layer, share.job.reuse_distance + share.largest_tensor)
 
 
+def _gathered(share: Share) -> int:
+    """What stage 3 holds gathered: it gathers ahead up to the limit on live parameters, and over it by one matrix."""
+    job = share.job
+    ahead = job.live_parameters + share.usual_matrix if job.prefetch_bucket_size else 0
+    return min(share.parameters, max(_layer_in_use(share), ahead))
+
+
+def _gathered_together(share: Share) -> int:
+    """The prefetch bucket and the matrix that crosses its end."""
+    return share.job.prefetch_bucket_size + share.usual_matrix
+
+
 def _unreduced(share: Share) -> int:
-    """The layer's gradients, or where they are larger than the bucket: a bucket, a matrix on its way and the next."""
-    return min(share.largest_layer, share.job.reduce_bucket_size + 2 * share.largest_trainable)
+    """A copy of the full bucket, or the gradient that no bucket holds, and the gradient that comes next."""
+    return max(share.job.reduce_bucket_size, share.largest_trainable) + share.usual_matrix
 
 
 def _kept_gradients(share: Share) -> int:
@@ -187,14 +251,23 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("bounced", lambda s: s.trainable - _flat_copy(s), "what is trained, if the GPU has no room for it twice"),
     Quantity("pinned_shards", _pinned_shards, "every tensor's shard, rounded up to a power of two of bytes"),
     Quantity("partition", _partition, "trainable parameters over the ranks that share them"),
+    Quantity("node_partition", _node_partition, "all parameters over the ranks of one node that share them"),
     Quantity("touched", _touched, "elements of the tensors that touch one rank's partition"),
     Quantity("largest_tensor", lambda s: s.largest_tensor, "the largest single tensor"),
     Quantity("largest_trainable", lambda s: s.largest_trainable, "the largest tensor with a gradient"),
     Quantity("two_largest", lambda s: 2 * s.largest_trainable, "twice the largest tensor with a gradient"),
+    Quantity("after_first_reduction", _after_first_reduction, "what is trained without the first reduction's part"),
+    Quantity("split_bucket", _split_bucket, "the largest reduction whose gradients several ranks own"),
+    Quantity("split_tensor", _split_tensor, "the largest gradient, if larger than a bucket and a partition"),
+    Quantity("copied_bucket", _copied_bucket, "the largest reduction of more than one gradient"),
     Quantity("owned_slice", _owned_slice, "the largest slice of one tensor that a rank owns"),
     Quantity("largest_layer", lambda s: s.largest_layer, "parameters of the largest layer"),
     Quantity("layer_in_use", _layer_in_use, "what stage 3 keeps gathered of the running layer"),
-    Quantity("unreduced", _unreduced, "gradients of a layer that stage 3 has not reduced yet"),
+    Quantity("gathered", _gathered, "what stage 3 holds gathered in the middle of a pass"),
+    Quantity("gathered_together", _gathered_together, "what one call of stage 3 gathers at most, one matrix too much"),
+    Quantity("usual_matrix", lambda s: s.usual_matrix, "a usual matrix of the largest layer"),
+    Quantity("two_matrices", lambda s: 2 * s.usual_matrix, "two usual matrices of the largest layer"),
+    Quantity("unreduced", _unreduced, "gradients that stage 3 has not reduced yet"),
     Quantity("sharded_tensor", _sharded_tensor, "the largest tensor over the ranks that share it"),
     Quantity("root", lambda s: s.root, "parameters outside the layers"),
     Quantity("trained_root", lambda s: s.trained_root, "what is trained outside the layers"),

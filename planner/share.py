@@ -238,6 +238,11 @@ class Share:
         return -(-size * others // self.layout.virtual_stages)
 
 
+def node_shards(job: Job, layout: Layout) -> int:
+    """Ranks of one node among those that share one copy of the model states."""
+    return min(layout.shards, max(1, job.cluster.gpus_per_node // layout.tensor))
+
+
 def share_of(job: Job, values: Values, stage: str) -> Share:
     """The share of a stage under the layout among `values`."""
     return share(job, layout_of(values), stage)

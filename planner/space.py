@@ -10,7 +10,7 @@ from planner.architecture.shape import LayerKind
 from planner.choices import Choice, Derived, Space
 from planner.errors import InputError
 from planner.job import Job
-from planner.layouts import WHOLE, layouts, stage_layers, stages
+from planner.layouts import WHOLE, degree_name, layouts, stage_layers, stages
 from planner.plan import Value, layout_of, whole
 from planner.share import Share, measure_name, share, share_of
 from planner.techniques import ChoiceEntry
@@ -29,7 +29,8 @@ def _choice(job: Job, name: str, entry: ChoiceEntry) -> Choice:
     domain = tuple(entry.values) if entry.domain == "listed" else DOMAINS[entry.domain](job)
     wanted = job.choices.get(name)
     if wanted is None:
-        return Choice(name, tuple(value for value in domain if not _needs_leave(entry, value)))
+        free = (value for value in domain if not _needs_leave(entry, value))
+        return Choice(name, tuple(value for value in free if _acts(job, entry, value)))
     if entry.domain == "listed":
         unknown = [value for value in wanted if value not in domain]
         if unknown:
@@ -45,6 +46,12 @@ def _needs_leave(entry: ChoiceEntry, value: Value) -> bool:
     """Whether a technique is only taken where the job names it."""
     technique = entry.values.get(value)  # type: ignore[arg-type]
     return technique is not None and (technique.changes_numerics or technique.on_request)
+
+
+def _acts(job: Job, entry: ChoiceEntry, value: Value) -> bool:
+    """Whether the facts of the job are such that a technique exists and does anything."""
+    technique = entry.values.get(value)  # type: ignore[arg-type]
+    return technique is None or job.unmet_fact(technique) is None
 
 
 def micro_batches(job: Job) -> tuple[int, ...]:
@@ -139,12 +146,35 @@ def _derived(job: Job) -> list[Derived]:
     """Accumulation and the parallel degrees, shown beside the choices."""
 
     def degree(name: str) -> Derived:
-        return Derived(f"{name}_parallel", ("layout",), lambda values: getattr(layout_of(values), name))
+        return Derived(degree_name(name), ("layout",), lambda values: getattr(layout_of(values), name))
 
     accumulation = Derived("gradient_accumulation", ("layout", "micro_batch"), job.micro_batches)
     shards = Derived("sharded_over", ("layout",), lambda values: layout_of(values).shards)
+    interleaved = ("virtual_stages",) if any(layout.virtual_stages > 1 for layout in layouts(job)) else ()
     return [
         accumulation,
         *([shards] if job.runtime.hybrid else []),
-        *(degree(name) for name in ("tensor", "pipeline", "sequence", "expert", "data")),
+        *(degree(name) for name in ("tensor", "pipeline", *interleaved, "sequence", "expert", "data")),
+        *_division_of_layers(job),
     ]
+
+
+def _division_of_layers(job: Job) -> Iterable[Derived]:
+    """What layouts differ in beside their degrees: the stream of tensor-parallel ranks, layers of uneven stages."""
+    if any(layout.whole_stream for layout in layouts(job)) and job.runtime.either_stream:
+        streams = ("divided", "whole")
+        yield Derived("residual_stream", ("layout",), lambda values: streams[layout_of(values).whole_stream])
+    if any(layout.spared for layout in layouts(job)):
+        layers = len(job.layer_kinds)
+        for stage, name in (("first", "layers_of_the_first_stage"), ("last", "layers_of_the_last_stage")):
+            yield Derived(name, ("layout",), _held(layers, stage))
+
+
+def _held(layers: int, stage: str) -> Callable[[Values], Value]:
+    """How many layers a stage of the layout has; without a pipeline the first and last stage is all of them."""
+
+    def body(values: Values) -> Value:
+        layout = layout_of(values)
+        return layers if layout.pipeline == 1 else stage_layers(layers, layout, stage)[1]
+
+    return body

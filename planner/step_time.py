@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
+from typing import Any
 
 from planner.activation_copies import copy_terms
 from planner.cluster import (
@@ -28,7 +29,7 @@ from planner.compute import (
 )
 from planner.effect_terms import Reader, job_effects, unique
 from planner.effects import AnyEffect, Collective, Transfer, Update
-from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms, replica_group
+from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms, node_group, replica_group
 from planner.job import Job
 from planner.layouts import stages
 from planner.plan import layout_of, whole
@@ -67,11 +68,17 @@ def bubble(values: Values) -> float:
     return (layout.pipeline - 1) / layout.virtual_stages
 
 
-# How many of the step's micro-batches each window holds, the pipeline's fill and drain included.
+def window_repeats(micro_batches: Any, waits: Any) -> tuple[Any, Any, int]:
+    """How many of a step's micro-batches forward, backward and the last backward hold, fill and drain included."""
+    return micro_batches + waits, micro_batches - 1 + waits, 1
+
+
+def _repeats(window: int) -> Repeats:
+    return lambda job, values: window_repeats(job.micro_batches(values), bubble(values))[window]
+
+
 REPEATS: dict[str, Repeats] = {
-    "forward": lambda job, values: job.micro_batches(values) + bubble(values),
-    "backward": lambda job, values: job.micro_batches(values) - 1 + bubble(values),
-    "last_backward": lambda job, values: 1,
+    name: _repeats(window) for window, name in enumerate(("forward", "backward", "last_backward"))
 }
 
 
@@ -182,11 +189,12 @@ def collective_cost(job: Job, effect: Collective, size: int, values: Values, out
     bucket = BY_NAME[effect.message].body(share) if effect.message else elements
     messages = max(1, ceil_divide(elements, max(1, bucket)))
     layout = layout_of(values)
-    once = collective_seconds(job.cluster, effect.operation, size / messages, data_group(layout), outlook)
+    group = data_group(layout) if effect.axis == "data" else node_group(job, layout)
+    once = collective_seconds(job.cluster, effect.operation, size / messages, group, outlook)
     if effect.operation in REDUCTIONS and layout.replicas > 1:
         part, between = size / messages / layout.shards, replica_group(layout)
         once += collective_seconds(job.cluster, "all_reduce", part, between, outlook)
-    ranks = layout.shards if layout.shards > 1 else 0
+    ranks = group.size if group.size > 1 else 0
     return messages * (once + ranks * effect.per_rank * 1e-6)
 
 
@@ -240,7 +248,7 @@ def _gathered_again(
 
 def _transfer_terms(reader: Reader, effect: Transfer, outlook: str) -> Iterable[TimeTerm]:
     """A copy's time over the host link or NVMe; every rank of a node copies at the same time."""
-    scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when)
+    scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when, part=effect.part)
     cluster, job = reader.job.cluster, reader.job
 
     def seconds(values: Values) -> float:
@@ -258,11 +266,13 @@ def _transfer_terms(reader: Reader, effect: Transfer, outlook: str) -> Iterable[
 
 def _update_term(reader: Reader, effect: Update, outlook: str) -> TimeTerm:
     """The optimizer's pass over its states, on the GPU or on the host's cores."""
-    scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when)
+    scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when, part=effect.part)
     job = reader.job
 
     def seconds(values: Values) -> float:
         size = amount(values)
+        if not size:
+            return 0.0
         if effect.unit == "cpu":
             elements = ceil(size / effect.bytes)  # type: ignore[operator]  # a number for every update
             return cpu_optimizer_seconds(job.cluster, elements, job.ranks_per_node(values), outlook)

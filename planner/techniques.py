@@ -16,9 +16,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from planner.calibrate.overlay_file import is_overlay
-from planner.effects import AnyEffect, Scalar, as_tuple
+from planner.effects import AnyEffect, Scalar, When, as_tuple
 from planner.errors import InputError
+from planner.files import yaml_files
 from planner.reading import Document, nearest, read_document, validated
+from planner.units import shown
 
 
 def _numbered(values: object) -> object:
@@ -28,7 +30,7 @@ def _numbered(values: object) -> object:
     return {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in values.items()}
 
 
-Degree = Literal["tensor", "pipeline", "sequence", "expert"]
+Degree = Literal["tensor", "pipeline", "sequence", "expert", "virtual_stages"]
 Relation = Literal["needs", "conflicts"]
 OneOrMore = Annotated[tuple[Scalar, ...], BeforeValidator(as_tuple)]
 
@@ -37,6 +39,7 @@ class TechniqueEntry(BaseModel):
     """One value of a choice as the catalog writes it.
 
     One that changes numerics, or needs what is not everywhere (`on_request`), is only taken where the job names it.
+    `where` are the facts of a job under which the technique exists and does anything.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,6 +49,7 @@ class TechniqueEntry(BaseModel):
     effects: tuple[AnyEffect, ...] = ()
     needs: dict[str, OneOrMore] = Field(default_factory=dict)
     conflicts: dict[str, OneOrMore] = Field(default_factory=dict)
+    where: When = Field(default_factory=dict)
     changes_numerics: bool = False
     on_request: bool = False
 
@@ -78,10 +82,11 @@ class RuntimeEntry(BaseModel):
     """A runtime: what it allocates and sends whatever the plan, and the margin its allocator needs.
 
     `choices` names the values that the runtime has. `degrees` is the parallelism beside data parallelism that is
-    planned by itself, `degrees_on_request` what it has where the job names it; `whole_stream` as in Layout; `hybrid`:
-    states may be divided inside nodes only, and replicated between them. `kernels`
-    and `gradient_accumulation_dtype` are what it uses unless told otherwise (empty: the precision of compute).
-    `autocast` says that 16-bit training keeps fp32 weights in the layers and casts them for every product.
+    planned by itself, `degrees_on_request` what it has where the job names it; `whole_stream` as in Layout,
+    `either_stream` says that the other way is open too; `uneven_stages`: the ends of a pipeline may hold fewer layers;
+    `hybrid`: states may be divided inside nodes only, and replicated between them. `kernels` and
+    `gradient_accumulation_dtype` are what it uses unless told otherwise (empty: the precision of compute). `autocast`
+    says that 16-bit training keeps fp32 weights in the layers and casts them for every product.
 
     For the time: `flash_kernel` is what it runs for flash attention, an implementation of
     catalogs/efficiency/attention.yaml. `accumulated_bytes`: device memory traffic per trained weight and micro-batch of
@@ -106,6 +111,8 @@ class RuntimeEntry(BaseModel):
     degrees: tuple[Degree, ...] = ()
     degrees_on_request: tuple[Degree, ...] = ()
     whole_stream: bool = False
+    either_stream: bool = False
+    uneven_stages: bool = False
     hybrid: bool = False
     kernels: str = "huggingface"
     gradient_accumulation_dtype: str = ""
@@ -127,7 +134,8 @@ class Techniques:
 
     def entry(self, choice: str, value: object) -> TechniqueEntry | None:
         """The technique that `value` of `choice` is, None where values are plain numbers."""
-        values: Mapping[object, TechniqueEntry] = self.choices[choice].values  # type: ignore[assignment]
+        known = self.choices.get(choice)
+        values: Mapping[object, TechniqueEntry] = known.values if known is not None else {}  # type: ignore[assignment]
         return values.get(value)
 
     def pairs(self, what: Relation) -> Iterable[tuple[str, Scalar, str, tuple[Scalar, ...]]]:
@@ -146,11 +154,12 @@ def read_techniques(extra: Iterable[Path] = ()) -> Techniques:
     choices, documents = _shipped()
     choices, documents = dict(choices), dict(documents)
     for path in extra:
-        for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+        for file in yaml_files(path):
             document = read_document(file)
             if is_overlay(document):
                 continue
             entry = validated(ChoiceEntry, document)
+            _check_domain(entry, document, choices.get(entry.choice))
             choices[entry.choice], documents[entry.choice] = entry, document
     ordered = dict(sorted(choices.items(), key=lambda item: (item[1].order, item[0])))
     techniques = Techniques(ordered, documents)
@@ -187,6 +196,13 @@ def read_runtime(name: str) -> RuntimeEntry:
     return validated(RuntimeEntry, read_document(f"catalogs/runtimes/{name}.yaml", text=text))
 
 
+def _check_domain(entry: ChoiceEntry, document: Document, before: ChoiceEntry | None) -> None:
+    """A file in the place of another gives the choice values of the same kind."""
+    if before is not None and entry.domain != before.domain:
+        message = f"the domain of {entry.choice} is {before.domain}, not {entry.domain}"
+        raise document.error(("domain",), message, f"domain: {before.domain}")
+
+
 def _check_references(techniques: Techniques) -> None:
     """Every need and conflict names a choice, and a value of it where values are listed."""
     kinds: tuple[Relation, ...] = ("needs", "conflicts")
@@ -195,12 +211,13 @@ def _check_references(techniques: Techniques) -> None:
             path = f"values.{value}.{what}.{other}"
             if other not in techniques.choices:
                 raise _input_error(
-                    techniques, choice, path, f"unknown choice '{other}'", nearest(other, techniques.choices)
+                    techniques, choice, path, f"unknown choice {shown(other)}", _hint(other, techniques.choices)
                 )
             known = techniques.choices[other].values
             for wrong in (item for item in values if known and item not in known):
-                hint = nearest(str(wrong), map(str, known))
-                raise _input_error(techniques, choice, path, f"unknown value '{wrong}' of {other}", hint)
+                message = f"unknown value {shown(str(wrong))} of {other}"
+                hint = _hint(str(wrong), [str(value) for value in known])
+                raise _input_error(techniques, choice, path, message, hint)
 
 
 def _check_cycles(techniques: Techniques) -> None:
@@ -214,12 +231,18 @@ def _check_cycles(techniques: Techniques) -> None:
     if not networkx.is_directed_acyclic_graph(graph):
         cycle = [edge[0] for edge in networkx.find_cycle(graph)]
         raise _input_error(
-            techniques, cycle[0].partition("=")[0], "needs", "a cycle of needs: " + " → ".join([*cycle, cycle[0]]), ""
-        )
+            techniques, cycle[0].partition("=")[0], "needs", "a cycle of needs: " + " → ".join([*cycle, cycle[0]]),
+            "leave one of them out",
+        )  # fmt: skip
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    """The nearest spelling, or all of them."""
+    return nearest(word, known) or "one of " + ", ".join(known)
 
 
 def _input_error(techniques: Techniques, choice: str, path: str, message: str, hint: str) -> InputError:
     """An error placed at `path` of the file that defines `choice`."""
     document = techniques.documents[choice]
     line, column = document.mark(tuple(path.split(".")))
-    return InputError(message, file=document.file, line=line, column=column, path=path, hint=hint)
+    return InputError(message, document.file, line, column, path, hint=hint)

@@ -8,7 +8,8 @@ from planner.job import Job
 from planner.ledger import ledger
 from planner.plan import Plan
 from planner.space import job_space
-from planner.terms import Limit, Requirement, Rule
+from planner.terms import TIME, Limit, Requirement, Rule
+from planner.time_lines import step_time
 
 
 def kept(job: Job, plan: Plan, requirement: Requirement) -> bool:
@@ -16,6 +17,8 @@ def kept(job: Job, plan: Plan, requirement: Requirement) -> bool:
     if isinstance(requirement, Rule):
         return requirement.satisfied(plan)
     assert isinstance(requirement, Limit)
+    if requirement.device == TIME:
+        return step_time(job, job_space(job).complete(plan)).microseconds <= requirement.capacity
     return ledger(job, plan)[requirement.device].peak.total <= requirement.capacity
 
 
