@@ -5,21 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.errors import NoPlan
 from planner.evaluate import Evaluation
+from planner.layouts import stage_counts
 from planner.ledger import DeviceLedger
-from planner.plan import Layout, Plan, Value, whole
+from planner.objective import OBJECTIVES
+from planner.plan import Layout, Plan, Value, layout_of, whole
 from planner.search import Proof, Solution
+from planner.specification import specify
+from planner.terms import TIME
 
 Answer = dict[str, Any]
 
 
-def solution_answer(solution: Solution) -> Answer:
-    """The answer of `planner solve`: the best plan, its proof, and the runner-up with what it would cost."""
+def solution_answer(solution: Solution, top: int = 1) -> Answer:
+    """The answer of `planner solve`: the best plan, its proof, and the runner-up with what it would cost.
+
+    With `top` above 1 the best plans in order beside them.
+    """
     from planner.emit.deepspeed import configuration
 
     best = solution.best
     answer = evaluation_answer(best, "optimal" if solution.proof.optimal else "feasible")
+    answer["objective"] = objective_answer(best)
     answer["proof"] = proof_answer(solution.proof)
+    if solution.proof.then is not None:
+        answer["proof"]["then"] = proof_answer(solution.proof.then)
+    if top > 1:
+        answer["plans"] = [ranked_answer(best, number, other) for number, other in enumerate(solution.plans, 1)]
+        answer["proof"]["plans_in_order"] = solution.ordered
     answer["runner_up"] = runner_up_answer(best, solution.runner_up)
     answer["deepspeed"] = configuration(best.job, best.plan) if best.job.runtime.runtime == "deepspeed" else None
     return answer
@@ -30,6 +44,11 @@ def evaluation_answer(evaluation: Evaluation, status: str = "evaluated") -> Answ
     return {
         "status": status,
         "job": evaluation.job.name,
+        "cluster": {"gpus": evaluation.job.cluster.gpus, "nodes": evaluation.job.cluster.nodes},
+        "training": {
+            "global_batch": evaluation.job.training.global_batch,
+            "sequence_length": evaluation.job.training.sequence_length,
+        },
         "plan": plan_answer(evaluation.values),
         "memory": {device: device_answer(found) for device, found in evaluation.ledger.items()},
         "step_time": time_answer(evaluation),
@@ -38,6 +57,7 @@ def evaluation_answer(evaluation: Evaluation, status: str = "evaluated") -> Answ
             "model_flops_utilization": round(evaluation.model_flops_utilization, 6),
         },
         "model": model_answer(evaluation),
+        "bounds": bounds_answer(evaluation),
         "violations": [{"constraint": item.constraint, "because": item.because} for item in evaluation.violations],
         "assumptions": list(evaluation.job.assumptions),
     }
@@ -79,6 +99,8 @@ def model_answer(evaluation: Evaluation) -> Answer:
     job = evaluation.job
     kind = max(job.kind_counts, key=lambda item: item[1])[0]
     return {
+        "layers": len(job.layer_kinds),
+        "layers_of_stages": stage_counts(len(job.layer_kinds), layout_of(evaluation.plan)),
         "parameters": job.architecture.parameters,
         "trainable_parameters": job.trainable_parameters,
         "largest_tensor_parameters": job.architecture.largest_tensor,
@@ -93,6 +115,44 @@ def proof_answer(proof: Proof) -> Answer:
         "bound_seconds" if proof.unit == "seconds" else "bound_bytes": proof.bound,
         "configurations": proof.configurations,
         "solver_seconds": round(proof.solver_seconds, 6),
+        **({} if proof.optimal else {"gap": round(proof.gap, 6)}),
+        **({"stopped_by": proof.stopped} if proof.stopped else {}),
+    }
+
+
+def bounds_answer(evaluation: Evaluation) -> list[Answer]:
+    """What every limit allows of what: bytes of a device, or seconds of a step."""
+    limits = specify(evaluation.job).every_limit
+    return [
+        {"constraint": limit.constraint, "of": "step_time", "seconds_at_most": limit.capacity / 1e6}
+        if limit.device == TIME
+        else {"constraint": limit.constraint, "of": limit.device, "bytes_at_most": limit.capacity}
+        for limit in limits
+    ]  # fmt: skip
+
+
+def objective_answer(evaluation: Evaluation) -> Answer:
+    """The plan's value in the job's objective, and in the second one of a pair."""
+    job = evaluation.job
+    found = OBJECTIVES[job.objective]
+    answer: Answer = {"name": found.name, "value": found.value(evaluation), "unit": found.unit(job)}
+    if job.then:
+        then = OBJECTIVES[job.then]
+        answer["within"] = float(job.within)
+        answer["then"] = {"name": then.name, "value": then.value(evaluation), "unit": then.unit(job)}
+    return answer
+
+
+def ranked_answer(best: Evaluation, number: int, other: Evaluation) -> Answer:
+    """One of the best plans: its place, what it changes from the best one, and its figures."""
+    return {
+        "rank": number,
+        "plan": plan_answer(other.values),
+        "changes": changes(best.values, other.values),
+        "objective": objective_answer(other),
+        "step_seconds": other.step_time.seconds,
+        "peak_bytes": other.peak_bytes,
+        "host_peak_bytes": other.ledger["host"].peak.total,
     }
 
 
@@ -113,9 +173,18 @@ def changes(one: Mapping[str, Value], other: Mapping[str, Value]) -> dict[str, V
     return {name: value for name, value in other.items() if not isinstance(value, Layout) and one.get(name) != value}
 
 
-def conflict_answer(conflict: tuple[str, ...], miss: Evaluation | None) -> Answer:
-    """The answer where no plan exists: the names that cannot hold together, and the nearest miss."""
-    answer: Answer = {"status": "infeasible", "conflict": list(conflict), "nearest_miss": None}
+def conflict_answer(failure: NoPlan) -> Answer:
+    """The answer where no plan exists: the names that cannot hold together, and the nearest miss.
+
+    `conflict_is_minimal` is False where time ran out before every name was found to be needed.
+    """
+    miss: Evaluation | None = failure.nearest_miss
+    answer: Answer = {
+        "status": "infeasible",
+        "conflict": list(failure.conflict),
+        "conflict_is_minimal": failure.minimal,
+        "nearest_miss": None,
+    }
     if miss is not None:
         found = evaluation_answer(miss)
         answer["nearest_miss"] = found

@@ -48,12 +48,14 @@ class NoPlan(PlannerError):
 
     `conflict` is a minimal set of constraint names that cannot hold together; `nearest_miss` is the plan that
     breaks the remaining limits by the fewest bytes, with its evaluation; None where no candidate exists at all.
+    `minimal` is False where time ran out before every name was found to be needed.
     """
 
     conflict: tuple[str, ...]
     nearest_miss: Any = None
     reasons: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
+    minimal: bool = True
 
     exit_code = 3
 

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from planner.fields import Bandwidth, Bytes, Name, Record, SecondsOrNumber, counted, numbered
+from planner.fields import (
+    Bandwidth,
+    Bytes,
+    BytesOrPortion,
+    Name,
+    Portion,
+    Price,
+    Record,
+    Seconds,
+    SecondsOrNumber,
+    counted,
+    numbered,
+)
+from planner.objective import OBJECTIVES
 from planner.reading import Document, read_document, validated
-from planner.units import Mistake, misfit, nearest
+from planner.units import Mistake, misfit, nearest, shown
 
 Scalar = bool | int | float | str
 
-_TEXT, _MAPPING = "<text>", "<mapping>"
+_TEXT, _MAPPING, _LIST = "<text>", "<mapping>", "<list>"
 _MODEL_EXPECTED = "a catalog name, a path to a config.json, or {parameters: 7e9, layers: 32}"
 _METHODS = ("lora", "qlora", "dora")
 _METHOD_EXPECTED = "full, {lora: {rank: 16}}, {qlora: {rank: 16}} or {dora: {rank: 16}}"
 _BATCH_EXPECTED = "a whole number, or {min: 32, max: 128}"
+_BATCHES_EXPECTED = "a list of whole numbers, or {min: 32, max: 128}"
 _VALUES_EXPECTED = "one value or a list of values"
+_OBJECTIVE_EXPECTED = "one objective, [step_time, memory] or {first: step_time, within: 1 %, then: memory}"
 
 Target = Literal["q", "k", "v", "o", "gate", "up", "down"]
 SmallCount = Annotated[int, counted(10**6)]
@@ -48,8 +64,18 @@ def _method(value: object) -> object:
     if isinstance(value, str):
         name = value.lower()
         hint = f"write {{{name}: {{rank: 16}}}}" if name in _METHODS else nearest(value, ["full"])
-        raise Mistake(f"{value!r} is not valid", _METHOD_EXPECTED, hint)
+        raise Mistake(f"{shown(value)} is not valid", _METHOD_EXPECTED, hint)
     raise Mistake(misfit(value), _METHOD_EXPECTED)
+
+
+def _list_or_mapping(value: object) -> str:
+    return _MAPPING if isinstance(value, (dict, BaseModel)) else _LIST
+
+
+def _batches(value: object) -> object:
+    if isinstance(value, (list, tuple, dict)):
+        return value
+    raise Mistake(misfit(value), _BATCHES_EXPECTED)
 
 
 def _values(value: object) -> tuple[Scalar, ...]:
@@ -61,7 +87,7 @@ def _values(value: object) -> tuple[Scalar, ...]:
     values = tuple(_scalar(item, (index,)) for index, item in enumerate(value))
     for index, item in enumerate(values):
         if any(item == other and type(item) is type(other) for other in values[:index]):
-            raise Mistake(f"{item!r} stands twice", "each value once", at=(index,))
+            raise Mistake(f"{shown(item)} stands twice", "each value once", at=(index,))
     return values
 
 
@@ -106,6 +132,7 @@ class ClusterSettings(Record):
         None, description="one-way bandwidth of all network ports of one node together, such as 200 Gbit/s"
     )
     gpu_memory: Bytes | None = Field(None, description="usable memory of one GPU, such as 79.1 GiB")
+    gpu_price: Price | None = Field(None, description="price of one GPU, such as 2.50 USD/hour")
 
     @model_validator(mode="after")
     def _names_one_machine(self) -> ClusterSettings:
@@ -168,6 +195,15 @@ class AdapterMethod(Record):
         return getattr(self, self.name)  # type: ignore[no-any-return]  # one of three fields of this type
 
 
+PrecisionName = Literal["fp32", "fp16", "bf16", "pure-bf16", "fp8"]
+AttentionName = Literal["flash", "sdpa", "eager"]
+Method = Annotated[
+    Annotated[Literal["full"], Tag(_TEXT)] | Annotated[AdapterMethod, Tag(_MAPPING)],
+    Discriminator(_shape),
+    BeforeValidator(_method),
+]
+
+
 class TrainingSettings(Record):
     """How the model is trained."""
 
@@ -177,21 +213,15 @@ class TrainingSettings(Record):
         Discriminator(_shape),
         BeforeValidator(_batch),
     ] = Field(description="sequences for one optimizer update, or {min: 32, max: 128}")
-    precision: Literal["fp32", "fp16", "bf16", "pure-bf16", "fp8"] = Field(
-        "bf16", description="number format of the computation"
-    )
+    precision: PrecisionName = Field("bf16", description="number format of the computation")
     optimizer: Name = Field("adamw", description="name of an optimizer in the catalog")
-    method: Annotated[
-        Annotated[Literal["full"], Tag(_TEXT)] | Annotated[AdapterMethod, Tag(_MAPPING)],
-        Discriminator(_shape),
-        BeforeValidator(_method),
-    ] = Field("full", description=f"what is trained: {_METHOD_EXPECTED}")
+    method: Method = Field("full", description=f"what is trained: {_METHOD_EXPECTED}")
     runtime: Name = Field("deepspeed", description="name of a runtime in the catalog: deepspeed, fsdp2 or megatron")
     frozen_models: tuple[Name, ...] = Field(
         (),
         description="models that only run forward beside the trained one (reference, reward): catalog names, or `same`",
     )
-    attention: Literal["flash", "sdpa", "eager"] = Field("flash", description="attention implementation")
+    attention: AttentionName = Field("flash", description="attention implementation")
     loss: Name | None = Field(None, description="standard, chunked, fused or kernel; planned if absent")
     kernels: Name | None = Field(None, description="huggingface, liger, compiled or megatron; else the runtime's")
     deterministic: bool = Field(False, description="only kernels that give the same bits every time")
@@ -219,6 +249,63 @@ class TrainingSettings(Record):
         return (batch.min, batch.max) if isinstance(batch, BatchRange) else (batch, batch)
 
 
+class AllowSettings(Record):
+    """What planner solve may take in place of the job's own training settings; nothing else is ever taken."""
+
+    optimizer: tuple[Name, ...] = Field((), description="names of optimizers in the catalog; they change numerics")
+    precision: tuple[PrecisionName, ...] = Field((), description="number formats; they change numerics")
+    method: tuple[Method, ...] = Field((), description=f"each {_METHOD_EXPECTED}; they change numerics")
+    attention: tuple[AttentionName, ...] = Field((), description="attention implementations that are installed")
+    kernels: tuple[Name, ...] = Field((), description="huggingface, liger, compiled or megatron where installed")
+    global_batch: (
+        Annotated[
+            Annotated[tuple[BatchSize, ...], Tag(_LIST)] | Annotated[BatchRange, Tag(_MAPPING)],
+            Discriminator(_list_or_mapping),
+            BeforeValidator(_batches),
+        ]
+        | None
+    ) = Field(None, description="sequences for one optimizer update: a list, or {min: 32, max: 128}")
+
+
+class LimitSettings(Record):
+    """What the plan may take at most, beside what the machines hold."""
+
+    step_time_at_most: Seconds | None = Field(None, description="longest optimizer step, such as 2 s")
+    memory_headroom: BytesOrPortion | None = Field(
+        None, description="memory of one GPU that stays free beside the allocator's margin, such as 5 GiB or 5 %"
+    )
+    host_memory_at_most: Bytes | None = Field(
+        None, description="host memory of one node that the job may take, such as 400 GiB"
+    )
+
+
+ObjectiveName = Literal["step_time", "tokens_per_second", "memory", "cost_per_token", "cost"]
+
+
+class ObjectivePair(Record):
+    """Two objectives: of all plans whose first one is within a share of the best, the one with the best second one."""
+
+    first: ObjectiveName = Field(description="the objective that counts first")
+    within: Portion = Field(Fraction(0), description="share that the first one may be above its best, such as 1 %")
+    then: ObjectiveName = Field(description="the objective among those plans")
+
+    @model_validator(mode="after")
+    def _differ(self) -> ObjectivePair:
+        if OBJECTIVES[self.first].coordinate == OBJECTIVES[self.then].coordinate:
+            message = f"{self.first} and {self.then} rise and fall together on one cluster"
+            raise Mistake(message, "memory as one of the two", at=("then",))
+        return self
+
+
+def _objective(value: object) -> object:
+    """A list of two as a pair without tolerance."""
+    if isinstance(value, (list, tuple)):
+        if len(value) != 2:
+            raise Mistake(f"the list has {len(value)} entries", _OBJECTIVE_EXPECTED)
+        return {"first": value[0], "then": value[1]}
+    return value
+
+
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
 ChoiceValues = Annotated[
     tuple[Scalar, ...],
@@ -240,8 +327,16 @@ class JobFile(Record):
     choices: Mapping[Name, ChoiceValues] = Field(
         default_factory=dict, description="choices pinned to one value or narrowed to a list; the rest is planned"
     )
-    objective: Literal["step_time", "memory", "cost"] = Field("step_time", description="what the plan minimises")
-    time_limit: SecondsOrNumber = Field(10.0, description="longest search, in seconds or with a unit")
+    allow: AllowSettings | None = Field(
+        None, description="training settings that planner solve may take in place of the job's own"
+    )
+    limits: LimitSettings | None = Field(None, description="what the plan may take at most")
+    objective: Annotated[
+        Annotated[ObjectiveName, Tag(_TEXT)] | Annotated[ObjectivePair, Tag(_MAPPING)],
+        Discriminator(_shape),
+        BeforeValidator(_objective),
+    ] = Field("step_time", description=f"what the plan is best in: {_OBJECTIVE_EXPECTED}")
+    time_limit: SecondsOrNumber = Field(60.0, description="longest search, in seconds or with a unit")
 
     @property
     def model_path(self) -> str | None:
@@ -253,7 +348,27 @@ class JobFile(Record):
 def read_job_file(path: str | os.PathLike[str], *, text: str | None = None) -> tuple[JobFile, Document]:
     """The job in a file with its document, for the places of its values. Raises InputError."""
     document = read_document(path, text=text)
+    _refuse_several(document)
     return validated(JobFile, document), document
+
+
+def _refuse_several(document: Document) -> None:
+    """InputError for a file of several jobs, or whose cluster or training is left open: two commands take those."""
+    data = document.data if isinstance(document.data, dict) else {}
+    cluster = data.get("cluster")
+    if "sweep" in data:
+        raise document.error(
+            ("sweep",), "the file describes several jobs", "one job", "planner sweep solves all of them", key=True
+        )
+    if isinstance(cluster, dict) and ("choose" in cluster or cluster.get("gpu") == "any"):
+        raise document.error(
+            ("cluster",), "the cluster is left open", "one cluster", "planner solve chooses one; --out writes its job"
+        )
+    if data.get("allow") is not None:
+        raise document.error(
+            ("allow",), "training settings are left open", "one job",
+            "planner solve settles them; --out writes its job", key=True,
+        )  # fmt: skip
 
 
 def job_schema() -> dict[str, Any]:

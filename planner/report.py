@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from planner.answer import changes
 from planner.emit.deepspeed import configuration
+from planner.errors import NoPlan
 from planner.evaluate import Evaluation
+from planner.job import Limits
 from planner.ledger import DeviceLedger
+from planner.objective import OBJECTIVES
 from planner.plan import Layout
 from planner.search import Proof, Solution
 from planner.terms import BOOKS
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDTH = 110
+DERIVED = ("gradient_accumulation", "data_parallel")  # follow from what else a plan changes
 BAR = 44
 # The ledger column turned on its side: the static books first, activations hatched after them.
 FILLS: Mapping[str, str] = {
@@ -41,15 +45,20 @@ COLOURS: Mapping[str, str] = {
 }
 
 
-def solution_text(solution: Solution, colour: bool = False) -> str:
-    """The whole answer of `planner solve`."""
+def solution_text(solution: Solution, colour: bool = False, top: int = 1) -> str:
+    """The whole answer of `planner solve`; with `top` above 1 a table of the best plans."""
     console, out = _console(colour)
     best = solution.best
     console.print(_heading(best))
     _plan(console, best)
     _evaluation(console, best)
+    _objective(console, best)
     console.print(_proof(solution.proof))
-    if solution.runner_up is not None:
+    if solution.proof.then is not None:
+        console.print(_then(best, solution.proof.then))
+    if top > 1:
+        _ranking(console, solution)
+    elif solution.runner_up is not None:
         console.print(_runner_up(best, solution.runner_up))
     _assumptions(console, best)
     _configuration(console, best)
@@ -68,12 +77,15 @@ def evaluation_text(evaluation: Evaluation, colour: bool = False) -> str:
     return _plain(out)
 
 
-def no_plan_text(conflict: tuple[str, ...], miss: Evaluation | None, colour: bool = False) -> str:
+def no_plan_text(failure: NoPlan, colour: bool = False) -> str:
     """What cannot hold together, and the plan that comes nearest."""
+    miss: Evaluation | None = failure.nearest_miss
     console, out = _console(colour)
     console.print("No plan exists. These cannot hold together:")
-    for name in conflict:
+    for name in failure.conflict:
         console.print(f"  {name}")
+    if not failure.minimal:
+        console.print("There was no time to see whether all of them are needed.")
     if miss is not None:
         console.print("\nThe nearest miss:")
         for item in miss.violations:
@@ -215,11 +227,59 @@ def _time(console: Console, evaluation: Evaluation) -> None:
 def _proof(proof: Proof) -> str:
     """What is proven, in one sentence."""
     bound = format_seconds(proof.bound) if proof.unit == "seconds" else format_bytes(int(proof.bound))
-    claim = "Proven optimal" if proof.optimal else "Not proven optimal: the search was stopped"
+    claim = "Proven optimal" if proof.optimal else f"Not proven optimal: the search was ended by {proof.stopped}"
+    gap = f", {proof.gap:.2%} below this one" if proof.gap else ""
     return (
-        f"{claim}: no plan of {proof.configurations:,} configurations is below {bound} "
+        f"{claim}: no plan of {proof.configurations:,} configurations is below {bound}{gap} "
         f"(solver {format_seconds(proof.solver_seconds)})"
     )
+
+
+def _then(best: Evaluation, proof: Proof) -> str:
+    """What is proven of the second objective."""
+    bound = format_seconds(proof.bound) if proof.unit == "seconds" else format_bytes(int(proof.bound))
+    job = best.job
+    among = f"within {float(job.within):.2%} of that" if job.within else "as good in that"
+    gap = "" if proof.optimal else f", {proof.gap:.2%} below this one; the search was stopped"
+    return f"Of the plans {among} none is below {bound} of {OBJECTIVES[job.then].label}{gap}"
+
+
+def _objective(console: Console, evaluation: Evaluation) -> None:
+    """The value of an objective that is neither step time nor memory, and what the job allows at most."""
+    job, found = evaluation.job, OBJECTIVES[evaluation.job.objective]
+    if found.name not in ("step_time", "memory"):
+        console.print(f"Objective: {_amount(found.value(evaluation))} {found.unit(job)}")
+    if limits := ", ".join(_limits(job.limits)):
+        console.print(f"Limits of the job: {limits}")
+
+
+def _limits(limits: Limits) -> Iterable[str]:
+    """What the job allows at most, in words."""
+    if limits.step_time_at_most is not None:
+        yield f"a step takes at most {format_seconds(limits.step_time_at_most / 1e6)}"
+    if limits.memory_headroom:
+        yield f"{format_bytes(limits.memory_headroom)} of every GPU stay free"
+    if limits.host_memory_at_most is not None:
+        yield f"at most {format_bytes(limits.host_memory_at_most)} of a node's memory"
+
+
+def _amount(value: float) -> str:
+    """A large number with separators, a small one with its leading digits."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _ranking(console: Console, solution: Solution) -> None:
+    """The best plans in order, with what each changes from the best one."""
+    best, previous = solution.best, "the best plan"
+    table = _table("plan", "step time", "GPU memory", "differs from plan 1 in", right=(1, 2))
+    table.columns[3].no_wrap = False
+    for number, other in enumerate(solution.plans, 1):
+        found = {name: value for name, value in changes(best.values, other.values).items() if name not in DERIVED}
+        text = ", ".join(f"{name} {value}" for name, value in found.items()) or previous
+        table.add_row(str(number), format_seconds(other.step_time.seconds), format_bytes(other.peak_bytes), text)
+    proven = "proven: none is missing between them" if solution.ordered else "not proven to be the best: time ran out"
+    console.print(f"The {len(solution.plans)} best plans that differ in more than recomputation, {proven}")
+    console.print(table)
 
 
 def _runner_up(best: Evaluation, other: Evaluation) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner import hardware_catalog
+from planner.aims import limits_of, objective_of
 from planner.architecture.activations import ActivationSettings
 from planner.architecture.adapters import Adapters, with_adapters
 from planner.architecture.amount import ALL_LINEAR
@@ -24,15 +25,17 @@ from planner.architecture.traced import TracedModel
 from planner.calibrate.overlay import calibrated, read_overlays
 from planner.cluster import Cluster
 from planner.errors import InputError
+from planner.files import printable
 from planner.hardware import Gpu, Node, Nvme
 from planner.job import Job, Training
 from planner.job_file import ClusterSettings, JobFile, ModelSize, TrainingSettings, read_job_file
-from planner.layouts import DEGREE_NAMES
+from planner.layouts import DEGREE_NAMES, degree_name
 from planner.plan import Plan, Value
 from planner.reading import Document, nearest, read_document
 from planner.space import job_space
+from planner.technique_check import check_techniques
 from planner.techniques import RuntimeEntry, Techniques, read_runtime, read_techniques
-from planner.units import GIB, format_bytes
+from planner.units import GIB, format_bytes, shown
 
 Found = TypeVar("Found")
 # Host memory of a machine that nobody described: what such workstations and servers carry per GPU at least.
@@ -48,7 +51,7 @@ ASSUMED_HOST_BANDWIDTH = 102.4e9
 def read_job(path: str | os.PathLike[str], catalogs: Iterable[Path] = ()) -> Job:
     """The job that a file describes. Raises InputError with file, line and column of the first mistake."""
     job_file, document = read_job_file(path)
-    return resolve(job_file, document, Path(path).stem, catalogs)
+    return resolve(job_file, document, printable(Path(path).stem), catalogs)
 
 
 def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable[Path] = ()) -> Job:
@@ -100,12 +103,15 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         traced=traced,
         choices=_choices(job_file, document, techniques),
         frozen_models=_frozen_models(job_file.training, document, base.parameters),
-        objective=job_file.objective,
+        **objective_of(job_file, document, cluster),
+        limits=limits_of(job_file.limits, cluster),
         time_limit=job_file.time_limit,
         assumptions=tuple(
             dict.fromkeys([*architecture.assumptions, *notes, *_training_notes(job_file.training, architecture)])
         ),
     )
+    if catalogs:
+        check_techniques(job)
     return calibrated(job, overlays)
 
 
@@ -136,7 +142,7 @@ def _architecture(job_file: JobFile, document: Document) -> Architecture:
     path = Path(document.file).parent / job_file.model_path
     config = read_document(path)
     try:
-        return architecture_from_config(config.data, name=path.parent.name or path.stem, file=str(path))
+        return architecture_from_config(config.data, name=printable(path.parent.name or path.stem), file=str(path))
     except InputError as error:
         place = tuple(error.path.split(".")) if error.path else ()
         raise config.error(place, error.message, error.expected, error.hint) from None
@@ -164,6 +170,9 @@ def _cluster(settings: ClusterSettings, document: Document) -> tuple[Cluster, li
     node, notes = _overridden(node, settings)
     if settings.gpu_memory is not None:
         gpu = replace(gpu, usable_memory=settings.gpu_memory)
+    if settings.gpu_price is not None:
+        gpu = replace(gpu, price_per_hour=settings.gpu_price)
+        node = node.overridden(price_per_hour=None)
     cluster = _placed(document, ("cluster",), lambda: Cluster(gpu, node, settings.nodes, hardware_catalog.links()))
     return cluster, [*gpu.assumptions, *node.assumptions, *notes]
 
@@ -240,7 +249,7 @@ def _training(settings: TrainingSettings, document: Document, runtime: RuntimeEn
         value = getattr(settings, key)
         if value is not None and value not in known:
             raise document.error(
-                ("training", key), f"unknown {key} '{value}'", "one of " + ", ".join(known), nearest(value, known)
+                ("training", key), f"unknown {key} {shown(value)}", "one of " + ", ".join(known), nearest(value, known)
             )
     return Training(
         sequence_length=settings.sequence_length,
@@ -280,7 +289,7 @@ def _choices(job_file: JobFile, document: Document, techniques: Techniques) -> d
     for name in named:
         if name not in known:
             raise document.error(
-                ("choices", name), f"unknown choice '{name}'", "one of " + ", ".join(known), nearest(name, known),
+                ("choices", name), f"unknown choice {shown(name)}", "one of " + ", ".join(known), nearest(name, known),
                 key=True,
             )  # fmt: skip
         check_values(document, name, named[name], techniques)
@@ -292,7 +301,7 @@ def _choices(job_file: JobFile, document: Document, techniques: Techniques) -> d
 
 def _check_degrees(document: Document, named: Iterable[str], runtime: RuntimeEntry) -> None:
     """InputError for a kind of parallelism that the runtime does not have."""
-    known = [f"{degree}_parallel" for degree in (*runtime.degrees, *runtime.degrees_on_request)]
+    known = [degree_name(degree) for degree in (*runtime.degrees, *runtime.degrees_on_request)]
     for name in named:
         if name in DEGREE_NAMES and name not in known:
             expected = "one of " + ", ".join(known) if known else "no degree beside data parallelism"
@@ -304,22 +313,25 @@ def check_values(document: Document, name: str, values: Iterable[object], techni
     if name in DEGREE_NAMES:
         for value in values:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise document.error(("choices", name), f"'{value}' is no value of {name}", "a whole number, 1 or more")
+                message = f"{shown(str(value))} is no value of {name}"
+                raise document.error(("choices", name), message, "a whole number, 1 or more")
         return
     entry = techniques.choices[name]
     for value in values:
         known: list[object] = list(entry.values)
         if known and value not in known:
             raise document.error(
-                ("choices", name), f"unknown value '{value}' of {name}", "one of " + ", ".join(map(str, known)),
+                ("choices", name), f"unknown value {shown(str(value))} of {name}",
+                "one of " + ", ".join(map(str, known)),
                 nearest(str(value), map(str, known)),
             )  # fmt: skip
         if entry.domain in ("divisors_of_batch", "layers", "intervals") and (
             isinstance(value, bool) or not isinstance(value, int) or value < (entry.domain == "divisors_of_batch")
         ):
-            raise document.error(("choices", name), f"'{value}' is no value of {name}", "a whole number")
+            raise document.error(("choices", name), f"{shown(str(value))} is no value of {name}", "a whole number")
         if entry.domain == "accumulation_dtypes" and value not in ("fp32", "fp16", "bf16"):
-            raise document.error(("choices", name), f"unknown value '{value}' of {name}", "one of fp32, fp16, bf16")
+            message = f"unknown value {shown(str(value))} of {name}"
+            raise document.error(("choices", name), message, "one of fp32, fp16, bf16")
         if entry.domain == "layouts":
             raise document.error(
                 ("choices", name), "the layout is fixed by its degrees", "one of " + ", ".join(DEGREE_NAMES)
@@ -332,11 +344,11 @@ def read_pins(job: Job, pins: Iterable[str]) -> dict[str, Value]:
     for pin in pins:
         name, equals, text = pin.partition("=")
         if not equals:
-            raise InputError(f"'{pin}' is no CHOICE=VALUE", path="--set", expected="such as zero_stage=2")
+            raise InputError(f"{shown(pin)} is no CHOICE=VALUE", path="--set", expected="such as zero_stage=2")
         known = (*job.techniques.choices, *DEGREE_NAMES)
         if name not in known:
             raise InputError(
-                f"unknown choice '{name}'",
+                f"unknown choice {shown(name)}",
                 path="--set",
                 expected="one of " + ", ".join(known),
                 hint=nearest(name, known),

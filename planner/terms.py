@@ -18,6 +18,7 @@ Values = Mapping[str, Value]
 Body = Callable[[Values], int]
 
 DEVICES = ("gpu", "host", "nvme")
+TIME = "time"
 BOOKS = ("parameters", "gradients", "optimizer_states", "activations", "buffers", "reserve")
 # The moments of a step at which memory can peak, and the phase that each belongs to, in order of time.
 MOMENTS: Mapping[str, str] = {
@@ -29,6 +30,7 @@ MOMENTS: Mapping[str, str] = {
     "loss": "loss",
     "backward_start": "backward",
     "recompute_start": "backward",
+    "reduction": "backward",
     "backward_end": "backward",
     "gradient_norm": "optimizer_step",
     "optimizer_step": "optimizer_step",
@@ -107,7 +109,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Limit:
-    """At every moment the memory terms of `device` sum to at most `capacity` bytes."""
+    """At every moment the memory terms of `device` sum to at most `capacity` bytes.
+
+    Of `time` in place of a device: the step takes at most `capacity` microseconds.
+    """
 
     constraint: str
     device: str

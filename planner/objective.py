@@ -1,0 +1,75 @@
+"""What plans are chosen by: the objectives that a job may name, what each one minimises, its value and its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from planner.evaluate import Evaluation
+    from planner.job import Job
+
+Coordinate = Literal["time", "memory"]
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One objective. `coordinate` is what the search minimises for it: microseconds of a step, or one GPU's bytes.
+
+    Objectives of one coordinate order the plans of a cluster alike; `value` of an evaluation is in `unit` of its job.
+    """
+
+    name: str
+    label: str
+    coordinate: Coordinate
+    value: Callable[[Evaluation], float]
+    unit: Callable[[Job], str]
+
+
+def hourly_price(job: Job) -> float | None:
+    """US dollars for one GPU and hour; None where neither the job nor the catalog has a price."""
+    node = job.cluster.node
+    if node.price_per_hour is not None:
+        return node.price_per_hour / node.gpus
+    return job.cluster.gpu.price_per_hour
+
+
+def tokens_per_second(evaluation: Evaluation) -> float:
+    """Tokens of the global batch over the step time, on all GPUs together."""
+    training = evaluation.job.training
+    return training.global_batch * training.sequence_length / evaluation.step_time.seconds
+
+
+def cost_per_token(evaluation: Evaluation) -> float:
+    """US dollars for 10^6 tokens, or GPU-hours where there is no price."""
+    hours = evaluation.job.cluster.gpus * 1e6 / tokens_per_second(evaluation) / HOUR
+    return hours * (hourly_price(evaluation.job) or 1.0)
+
+
+def _cost_unit(job: Job) -> str:
+    return "GPU-hours per 10^6 tokens" if hourly_price(job) is None else "USD per 10^6 tokens"
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    found.name: found
+    for found in (
+        Objective("step_time", "step time", "time", lambda found: found.step_time.seconds, lambda _: "seconds"),
+        Objective("tokens_per_second", "tokens per second", "time", tokens_per_second, lambda _: "tokens per second"),
+        Objective("memory", "GPU memory", "memory", lambda found: found.peak_bytes, lambda _: "bytes"),
+        Objective("cost_per_token", "cost per token", "time", cost_per_token, _cost_unit),
+        Objective("cost", "cost", "time", cost_per_token, _cost_unit),
+    )
+}
+
+
+def coordinates(job: Job) -> tuple[Coordinate, Coordinate]:
+    """What the search minimises for the job's objective, and what it minimises among plans that are equal there."""
+    return ("memory", "time") if OBJECTIVES[job.objective].coordinate == "memory" else ("time", "memory")
+
+
+def slackened(value: int, within: Fraction) -> int:
+    """The most that is still within a tolerance of a least value."""
+    return value + int(value * within)

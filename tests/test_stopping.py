@@ -1,0 +1,182 @@
+"""Searches that end early: at a time limit, by an interrupt, before every combination was read."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from math import ceil
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from ortools.sat.python import cp_model
+
+from planner import cli, search
+from planner import compile as compiler
+from planner.answer import solution_answer
+from planner.clock import Clock, interruptible
+from planner.compile import Answer, Question
+from planner.errors import Stopped
+from planner.job import Job
+from planner.points import Points
+from planner.report import solution_text
+from planner.resolve import read_job
+from planner.search import solve
+from planner.second_reading import read_again
+from tests.commands import run
+from tests.jobs import PLAIN, job
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+# Sixteen GPUs that a model can be divided over in dozens of ways.
+DIVIDED: dict[str, Any] = {
+    "cluster": {"node": "dgx-h100", "nodes": 2}, "model": "llama-3.2-1b",
+    "training": {"runtime": "megatron", "sequence_length": 2048, "global_batch": 64},
+}  # fmt: skip
+
+
+def _nothing(solver: cp_model.CpSolver, model: cp_model.CpModel, _: object) -> cp_model.CpSolverStatus:
+    """The status of a solver that comes to nothing in its time."""
+    solver.solve(model)
+    return cp_model.UNKNOWN
+
+
+@pytest.fixture(name="no_solver")
+def _no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "_solved", _nothing)
+
+
+def _tight() -> Job:
+    """A job that must recompute every layer to fit; its bounds look at each device and at time alone."""
+    training = {"sequence_length": 8192}
+    choices = {"zero_stage": 0, "micro_batch": 4, "optimizer_offload": "none", "parameter_offload": "none",
+               "gradient_accumulation_dtype": "bf16", "checkpoint_interval": 1, **PLAIN}  # fmt: skip
+    lean = solve(job(training=training, choices={**choices, "checkpoint_count": 4})).best
+    usable = ceil(lean.peak_bytes * lean.job.runtime.fragmentation) + 1
+    open_choices = {**choices, "checkpoint_interval": [0, 1], "checkpoint_count": [0, 1, 2, 3, 4]}
+    return job(training=training, cluster={"gpu_memory": f"{usable} B"}, choices=open_choices)
+
+
+def test_without_the_solver_bounds_and_rows_give_a_plan_and_a_gap(no_solver: None) -> None:
+    found = solve(_tight())
+    assert not found.best.violations
+    assert not found.proof.optimal and not found.ordered
+    assert found.proof.stopped == "the time limit of 60 s"
+    assert found.proof.bound < found.best.step_time.seconds
+    assert found.proof.gap == pytest.approx(1 - found.proof.bound / found.best.step_time.seconds)
+
+
+def test_a_plan_at_its_bound_is_proven_without_the_solver(no_solver: None) -> None:
+    """The fastest plan recomputes nothing, as the bound has it; that none beside it is leaner is not proven."""
+    found = solve(job())
+    assert found.proof.optimal and found.proof.bound == found.best.step_time.seconds
+    assert not found.ordered
+
+
+def test_the_bound_without_the_solver_is_below_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = solve(_tight())
+    monkeypatch.setattr(compiler, "_solved", _nothing)
+    found = solve(_tight())
+    assert found.proof.bound < best.proof.bound <= found.best.step_time.seconds
+
+
+def test_the_answer_and_the_text_tell_the_gap(no_solver: None) -> None:
+    solution = solve(_tight())
+    answer = read_again(solution_answer(solution))
+    assert answer["status"] == "feasible"
+    assert answer["proof"]["gap"] == round(solution.proof.gap, 6)
+    assert answer["proof"]["stopped_by"] == "the time limit of 60 s"
+    assert "Not proven optimal: the search was ended by the time limit of 60 s: no plan of " in solution_text(solution)
+
+
+def test_time_that_runs_out_while_combinations_are_read_leaves_the_best_plan_so_far() -> None:
+    """The first layouts are always read; the bound is that of what was left."""
+    found, best = solve(job(**DIVIDED), clock=Clock(0.0)), solve(job(**DIVIDED))
+    assert not found.best.violations
+    assert not found.proof.optimal
+    assert found.proof.bound <= best.proof.bound <= found.best.step_time.seconds
+    assert read_again(solution_answer(found))["status"] == "feasible"
+
+
+def test_time_that_runs_out_before_any_plan_exits_with_4(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was found among what was read, which is no proof that nothing fits."""
+    real = search.promising_points
+
+    def nothing_yet(*given: Any) -> Points:
+        return search.replace(real(*given), points=(), unread=1_500_000)
+
+    monkeypatch.setattr(search, "promising_points", nothing_yet)
+    with pytest.raises(Stopped) as caught:
+        solve(job(), clock=Clock(2.0))
+    assert caught.value.bound == 1.5
+    assert str(caught.value) == (
+        "stopped without a plan: the time limit of 2 s while combinations of choices were still being read; "
+        "no plan is below 1.5 s"
+    )
+    code, out, err = run(capsys, "solve", str(EXAMPLES / "tiny.yaml"), "--time-limit", "2")
+    assert (code, out, err) == (4, "", f"planner: {caught.value}\n")
+
+
+def test_an_interrupt_gives_the_best_plan_so_far(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, no_solver: None
+) -> None:
+    real, tight = search.ask, _tight()
+
+    def interrupted(points: Points, question: Question) -> Answer:
+        os.kill(os.getpid(), signal.SIGINT)
+        monkeypatch.setattr(search, "ask", real)
+        return real(points, question)
+
+    monkeypatch.setattr(search, "ask", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(cli, "job_of", lambda *_: tight)
+    code, out, err = run(capsys, "solve", str(EXAMPLES / "tiny.yaml"), "--format", "json", "--top", "3")
+    assert err == ""
+    assert signal.getsignal(signal.SIGINT) is before
+    answer = json.loads(out)
+    assert (code, answer["status"]) == (0, "feasible")
+    assert answer["proof"]["stopped_by"] == "an interrupt"
+    assert not answer["proof"]["plans_in_order"] and len(answer["plans"]) == 1
+
+
+def test_the_second_interrupt_ends_the_program() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible(Clock(60.0)) as clock:
+        os.kill(os.getpid(), signal.SIGINT)
+        while not clock.over():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+
+
+def test_a_running_solver_is_stopped() -> None:
+    """Equations of a market split (Cornuéjols and Dawande 1998), which keep a solver busy for hours."""
+    draw, model = Random(0), cp_model.CpModel()
+    chosen = [model.new_bool_var(f"chosen {index}") for index in range(50)]
+    for _ in range(6):
+        weights = [draw.randint(0, 99) for _ in chosen]
+        model.add(cp_model.LinearExpr.weighted_sum(chosen, weights) == sum(weights) // 2)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert compiler._solved(solver, model, lambda: True) == cp_model.UNKNOWN
+
+
+def _jobs() -> list[Job]:
+    """Three jobs: a shipped example, layouts, a pair of objectives with limits."""
+    pair = {"first": "step_time", "within": "10 %", "then": "memory"}
+    return [
+        read_job(EXAMPLES / "tiny.yaml"),
+        job(**DIVIDED),
+        job(objective=pair, limits={"memory_headroom": "10 %", "step_time_at_most": "1 s"}),
+    ]
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_the_same_job_gives_the_same_plans_on_one_and_two_workers(index: int) -> None:
+    one, two, again = (solve(_jobs()[index], top=2, workers=workers) for workers in (1, 2, 1))
+    for other in (two, again):
+        assert [found.plan for found in other.plans] == [found.plan for found in one.plans]
+        assert (other.proof.bound, other.proof.optimal) == (one.proof.bound, True)
