@@ -24,6 +24,7 @@ def main() -> None:
     arguments = parsed()
     device, plan, configuration = runtime.start(), runtime.plan(), runtime.configuration()
     model = build(arguments, plan, configuration)
+    model = model if plan["plan"]["zero_stage"] == 3 else model.to(device)
     runtime.apply(model, plan)
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.learning_rate, fused=True)
     if plan["plan"]["optimizer_offload"] != "none":

@@ -13,12 +13,14 @@ from typing import Any
 from planner.evaluate import Evaluation
 from planner.job import Job
 from planner.plan import Plan, layout_of, whole
+from planner.share import node_shards
 
 Configuration = dict[str, Any]
 TARGET = "deepspeed"
 RUNTIMES = ("deepspeed",)
 EXPRESSES = (
-    "zero_stage", "micro_batch", "gradient_accumulation_dtype", "optimizer_offload", "parameter_offload",
+    "zero_stage", "secondary_partition", "micro_batch", "gradient_accumulation_dtype", "optimizer_offload",
+    "optimizer_on_gpu", "parameter_offload",
 )  # fmt: skip
 NAME = "deepspeed.json"
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lion": "Lion", "muon": "Muon"}
@@ -102,24 +104,27 @@ def zero_optimization(job: Job, plan: Plan) -> Configuration:
     if stage in (1, 2):
         block |= {"allgather_partitions": True, "allgather_bucket_size": job.reduce_bucket_size // 2 * 2}
     if stage == 3:
-        block |= _stage_3(job)
+        block |= _stage_3(job, plan)
     if plan["optimizer_offload"] != "none":
         block["offload_optimizer"] = _offload(job, str(plan["optimizer_offload"]), "optimizer")
+        if whole(plan, "optimizer_on_gpu"):
+            block["offload_optimizer"]["ratio"] = (100 - whole(plan, "optimizer_on_gpu")) / 100
     if plan["parameter_offload"] != "none":
         block["offload_param"] = _offload(job, str(plan["parameter_offload"]), "parameter")
     return block
 
 
-def _stage_3(job: Job) -> Configuration:
+def _stage_3(job: Job, plan: Plan) -> Configuration:
     """What stage 3 gathers ahead, keeps whole and updates at once."""
-    layer = job.architecture.largest_layer
+    inside = plan["secondary_partition"] == "node"
     return {
         "stage3_prefetch_bucket_size": job.prefetch_bucket_size,
         "stage3_param_persistence_threshold": job.persistence_threshold,
-        "stage3_max_live_parameters": layer + job.prefetch_bucket_size + job.head_parameters,
+        "stage3_max_live_parameters": job.live_parameters,
         "stage3_max_reuse_distance": job.reuse_distance,
         "sub_group_size": job.sub_group_size,
         "stage3_gather_16bit_weights_on_model_save": True,
+        **({"zero_hpz_partition_size": node_shards(job, layout_of(plan))} if inside else {}),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +21,7 @@ def torchrun(job: Job, script: Sequence[str], head: str = "", program: Sequence[
     ranks = f"--nproc_per_node={job.cluster.gpus_per_node}"
     if job.cluster.nodes == 1:
         return [*program, "--standalone", ranks, *script]
-    meeting = ["--rdzv_backend=c10d", f"--rdzv_endpoint={head}:{PORT}", f"--rdzv_id={job.name}"]
+    meeting = ["--rdzv_backend=c10d", f"--rdzv_endpoint={head}:{PORT}", f"--rdzv_id={plain_name(job)}"]
     return [*program, f"--nnodes={job.cluster.nodes}", ranks, *meeting, *script]
 
 
@@ -36,6 +37,11 @@ def deepspeed_launcher(
         return [*program, ranks, "--no_local_rank", *script]
     nodes = f"--num_nodes={job.cluster.nodes}"
     return [*program, f"--hostfile={hostfile}", nodes, ranks, "--no_local_rank", *script]
+
+
+def plain_name(job: Job) -> str:
+    """The job's name in letters, digits, dots, dashes and underscores, of which no shell or scheduler makes more."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).lstrip("-.")[:100] or "job"
 
 
 def environment(evaluation: Evaluation, folder: str = ".") -> Mapping[str, str]:

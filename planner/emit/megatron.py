@@ -12,7 +12,8 @@ from planner.emit import plan_file
 from planner.emit.launchers import shell
 from planner.evaluate import Evaluation
 from planner.job import Job
-from planner.plan import Plan, layout_of, whole
+from planner.layouts import stage_counts
+from planner.plan import Layout, Plan, layout_of, whole
 
 TARGET = "megatron"
 RUNTIMES = ("megatron",)
@@ -43,18 +44,31 @@ def arguments(job: Job, plan: Plan) -> list[list[str]]:
     return found + [[name] for name in _switches(job, plan)]
 
 
-def _parallel(job: Job, plan: Plan) -> dict[str, int]:
+def _parallel(job: Job, plan: Plan) -> dict[str, int | str]:
     """The degrees; data parallelism is what remains. Interleaved stages are given by the layers of one part."""
     layout = layout_of(plan)
     parts = layout.pipeline * layout.virtual_stages
     interleaved = {"--num-layers-per-virtual-pipeline-stage": len(job.layer_kinds) // parts}
     return {
         **(interleaved if layout.virtual_stages > 1 else {}),
+        **_uneven(job, layout),
+        **({"--num-distributed-optimizer-instances": layout.replicas} if layout.replicas > 1 else {}),
         "--tensor-model-parallel-size": layout.tensor,
         "--pipeline-model-parallel-size": layout.pipeline,
         "--context-parallel-size": layout.sequence,
         "--expert-model-parallel-size": layout.expert,
     }
+
+
+def _uneven(job: Job, layout: Layout) -> dict[str, str]:
+    """The layers of each stage where they are not as many: E embedding, t layer, L loss (Megatron Core, custom layout).
+
+    Without it Megatron-LM refuses a number of layers that the stages do not divide.
+    """
+    counts = stage_counts(len(job.layer_kinds), layout)
+    if len(set(counts)) == 1:
+        return {}
+    return {"--pipeline-model-parallel-layout": "E" + "|".join("t" * count for count in counts) + "L"}
 
 
 def _shape(job: Job) -> dict[str, int]:

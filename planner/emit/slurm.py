@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.emit import run_files
-from planner.emit.launchers import SCRIPT, environment, exports, shell, torchrun
+from planner.emit.launchers import SCRIPT, environment, exports, plain_name, shell, torchrun
 from planner.evaluate import Evaluation
 from planner.job import Job
 
@@ -38,7 +38,7 @@ def options(job: Job) -> list[str]:
     """What is asked of Slurm: whole nodes, one task on each, all their memory."""
     cores = job.cluster.node.cpu_cores
     return [
-        f"--job-name={job.name}",
+        f"--job-name={plain_name(job)}",
         f"--nodes={job.cluster.nodes}",
         "--ntasks-per-node=1",
         f"--gpus-per-node={job.cluster.gpus_per_node}",

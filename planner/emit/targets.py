@@ -21,6 +21,7 @@ from planner.evaluate import Evaluation
 from planner.job import Job
 from planner.plan import Layout, Plan
 from planner.reading import nearest
+from planner.units import shown
 
 
 class Target(Protocol):
@@ -50,7 +51,7 @@ def target_for(job: Job, name: str) -> Target:
     """The target `name`. Raises InputError for an unknown one, and where it does not run the job's runtime."""
     found = {target.TARGET: target for target in ALL}.get(name)
     if found is None:
-        raise InputError(f"unknown target '{name}'", path="--to", expected="one of " + ", ".join(NAMES),
+        raise InputError(f"unknown target {shown(name)}", path="--to", expected="one of " + ", ".join(NAMES),
                          hint=nearest(name, NAMES))  # fmt: skip
     runtime = job.runtime.runtime
     if runtime not in found.RUNTIMES:

@@ -12,10 +12,13 @@ from pathlib import Path
 from planner.emit.launchers import deepspeed_launcher, environment, torchrun
 from planner.errors import InputError
 from planner.evaluate import Evaluation
+from planner.files import file_bytes
+from planner.units import MIB
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 DEEPSPEED = (sys.executable, "-m", "deepspeed.launcher.runner")
 RUN = "{run}"
+LARGEST_HOSTFILE = 16 * MIB
 # Ranks on processors: nothing is compiled, collectives stay on this machine, a thread for each rank.
 PROCESSORS: Mapping[str, str] = {
     "PLANNER_DEVICE": "cpu", "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1",
@@ -100,12 +103,17 @@ def _first_host() -> str:
     return found.stdout.split()[0]
 
 
+def _host_lines(path: Path) -> list[str]:
+    """The lines of a hostfile. Raises InputError where it is no text."""
+    try:
+        return file_bytes(path, LARGEST_HOSTFILE, "a hostfile").decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8 text", str(path), expected="lines `HOST slots=NUMBER`") from None
+
+
 def check_hostfile(evaluation: Evaluation, path: Path) -> tuple[str, ...]:
     """Where a hostfile has fewer nodes or GPUs than the job, one sentence each. Raises InputError for a bad line."""
-    try:
-        lines = [line.split("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", str(path), path="--hostfile") from None
+    lines = [line.split("#")[0].split() for line in _host_lines(path)]
     slots: list[int] = []
     for number, words in enumerate(lines, start=1):
         if words and (len(words) != 2 or not words[1].removeprefix("slots=").isdecimal()):

@@ -15,7 +15,7 @@ from platform import platform, python_version
 from typing import Any
 
 from planner.errors import InputError
-from planner.output import write_files
+from planner.output import is_taken, write_files
 
 STATUS = "status.json"
 PACKAGES = ("planner", "torch", "deepspeed", "transformers", "accelerate", "peft", "bitsandbytes", "ortools")
@@ -25,7 +25,7 @@ class RunFolder:
     """One run's folder. Raises InputError where it holds another run."""
 
     def __init__(self, path: Path) -> None:
-        if (path / STATUS).exists():
+        if is_taken(path / STATUS):
             raise InputError(f"{path} holds a run already", path="--run", hint="name another folder")
         self.path = path
         self.status: dict[str, Any] = {"state": "preparing", "started": _now()}
@@ -50,7 +50,7 @@ def default_path(job_name: str) -> Path:
     moment = datetime.now().strftime("%Y%m%d-%H%M%S")
     path = Path("runs") / f"{job_name}-{moment}"
     number = 1
-    while path.exists():
+    while is_taken(path):
         number += 1
         path = Path("runs") / f"{job_name}-{moment}-{number}"
     return path

@@ -19,7 +19,9 @@ from planner.evaluate import Evaluation
 from planner.launch.command import Command, Where, check_hostfile, command
 from planner.launch.folder import RunFolder, versions
 from planner.launch.machine import Machine, disagreements, processor_disagreements, this_machine
+from planner.launch.orphans import end_orphans
 from planner.launch.process import Interrupted, Outcome, interruptible, run
+from planner.runtime import PLAN
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +89,17 @@ def _run(launch: Launch, folder: RunFolder, output: Path | None) -> int:
         raise InputError(
             f"{launch.command.arguments[0]} cannot be started: {error.strerror}", path="--launcher"
         ) from None
-    folder.set(state_of(outcome), exit_code=outcome.exit_code, **_signal(outcome))
+    orphans = _orphans(launch, outcome)
+    folder.set(state_of(outcome), exit_code=outcome.exit_code, **_signal(outcome), **orphans)
     return outcome.exit_code
+
+
+def _orphans(launch: Launch, outcome: Outcome) -> dict[str, Any]:
+    """Ends the ranks of a launcher that was killed, which could not do so itself."""
+    plan = launch.command.environment.get(PLAN)
+    if outcome.exit_code != 128 + signal.SIGKILL or plan is None:
+        return {}
+    return {"killed": list(end_orphans(f"{PLAN}={plan}"))}
 
 
 def state_of(outcome: Outcome) -> str:

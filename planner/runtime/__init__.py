@@ -84,9 +84,10 @@ def start() -> torch.device:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         deepspeed.init_distributed(dist_backend="gloo", verbose=False)
         return torch.device("cpu")
+    accelerator = deepspeed.get_accelerator()
+    device = torch.device(accelerator.device_name(int(os.environ["LOCAL_RANK"])))
+    accelerator.set_device(device.index)  # before the ranks join: NCCL takes the current device
     deepspeed.init_distributed(verbose=False)
-    device = torch.device(deepspeed.get_accelerator().device_name(int(os.environ["LOCAL_RANK"])))
-    deepspeed.get_accelerator().set_device(device.index)
     return device
 
 

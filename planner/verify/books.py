@@ -56,15 +56,18 @@ def _buckets(optimizer: Any) -> list[Any]:
     return [tensor for bucket in buckets.values() for tensor in tensors_in(getattr(bucket, "buffer", None))]
 
 
-def live_books(engine: Any) -> dict[str, int]:
-    """Bytes on the device by book, each storage once."""
+def live_books(engine: Any) -> dict[tuple[str, bool], int]:
+    """Bytes by book and by whether they lie on the host, each storage once."""
     seen: set[int] = set()
-    found: dict[str, int] = {}
+    found: dict[tuple[str, bool], int] = {}
     for book, host, tensors in held(engine):
-        size = _bytes(tensors, seen)
-        if not host:
-            found[book] = found.get(book, 0) + size
+        found[book, host] = found.get((book, host), 0) + _bytes(tensors, seen)
     return found
+
+
+def device_books(engine: Any) -> dict[str, int]:
+    """Bytes on the device by book."""
+    return {book: size for (book, host), size in live_books(engine).items() if not host}
 
 
 def _bytes(tensors: Iterable[Any], seen: set[int]) -> int:

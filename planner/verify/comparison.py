@@ -41,9 +41,9 @@ class Row:
 class Comparison:
     """A measured run of a plan.
 
-    `books`: the most of each book during a step, of buffers what stands at peaks. `phases`: the peak of each phase,
-    without what driver and libraries take, which a process does not see in its own tensors. `others`: reserved memory,
-    driver and libraries, step time; only where the run was on GPUs.
+    `books`: the most of each book during a step. `phases`: the peak of each phase, without what driver and libraries
+    take, which a process does not see in its own tensors. Both are those of the rank that holds most.
+    `others`: reserved memory, driver and libraries, step time; only where the run was on GPUs.
     """
 
     evaluation: Evaluation
@@ -54,8 +54,8 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether every book is within the tolerance."""
-        return all(row.apart <= TOLERANCE for row in self.books)
+        """Whether every book and every phase is within the tolerance."""
+        return all(row.apart <= TOLERANCE for row in (*self.books, *self.phases))
 
     @property
     def on_gpus(self) -> bool:
@@ -78,23 +78,18 @@ def compare(evaluation: Evaluation, measured: Mapping[str, Any]) -> Comparison:
 
 
 def _book(gpu: DeviceLedger, phases: Mapping[str, Any], book: str) -> list[Row]:
-    """The most of a book over the phases of a step; nothing where none is predicted.
-
-    Of buffers, which come and go within a phase, only what stands at the peaks of the phases.
-    """
-    passing = book == "buffers"
-    moments = [gpu.phase(name) for name in STEP] if passing else [m for m in gpu.moments if m.phase in STEP]
-    predicted = max(moment.books[book] for moment in moments)
-    measured = max(phases[name]["peak" if passing else "most"].get(book, 0) for name in STEP if name in phases)
+    """The most of a book over the phases of a step; nothing where none is predicted."""
+    predicted = max(moment.books[book] for moment in gpu.moments if moment.phase in STEP)
+    measured = max(phases[name]["most"].get(book, 0) for name in STEP if name in phases)
     return [Row(book, predicted, measured)] if predicted else []
 
 
 def step_seconds(measured: Mapping[str, Any]) -> float:
-    """Seconds of a step after the first ones: the median."""
+    """Seconds of a step: the median of those between the first ones and the measured last one, where there are any."""
     import statistics
 
     seconds = measured["seconds"]
-    return float(statistics.median(seconds[WARM_STEPS:] or seconds))
+    return float(statistics.median(seconds[WARM_STEPS:-1] or seconds[WARM_STEPS:] or seconds))
 
 
 def _others(evaluation: Evaluation, measured: Mapping[str, Any]) -> list[Row]:
@@ -114,8 +109,8 @@ def _others(evaluation: Evaluation, measured: Mapping[str, Any]) -> list[Row]:
 def advice(found: Comparison) -> tuple[str, ...]:
     """What to calibrate, one sentence for each figure that is off."""
     lines = [
-        f"{row.name}: predicted {row.error:+.1%}; compare the lines of the book with `planner ledger`"
-        for row in found.books if row.apart > TOLERANCE
+        f"{row.name}: predicted {row.error:+.1%}; compare its lines with `planner ledger`"
+        for row in (*found.books, *found.phases) if row.apart > TOLERANCE
     ]  # fmt: skip
     for row in found.others:
         if row.name == "step time" and not _within(found, row.measured):

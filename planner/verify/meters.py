@@ -6,8 +6,8 @@ import gc
 from contextlib import nullcontext
 from typing import Any, Protocol
 
-from planner.verify.books import held, live_books
-from planner.verify.storages import UNNAMED, Life, watch_gradients, watching
+from planner.verify.books import device_books, held
+from planner.verify.storages import Life, unnamed, watch_gradients, watching
 
 Peaks = tuple[dict[str, int], dict[str, int]]
 
@@ -68,16 +68,19 @@ class AllocatorMeter:
     def __init__(self, device: Any) -> None:
         self.device = device
         self.phase = "load"
+        self.sub_groups = False
+        self.peak_reserved = 0
 
     def watching(self) -> Any:
         """Nothing has to be on."""
         return nullcontext()
 
     def made(self, engine: Any) -> None:
-        """Nothing to do."""
+        """What an update makes is filed as its stage does it."""
+        self.sub_groups = engine.zero_optimization_stage() == 3
 
     def enter(self, phase: str) -> None:
-        """Begins a phase."""
+        """Begins a phase: the allocator's peaks start anew."""
         import torch
 
         torch.cuda.synchronize(self.device)
@@ -91,8 +94,9 @@ class AllocatorMeter:
         torch.cuda.synchronize(self.device)
         gc.collect()
         most = torch.cuda.max_memory_allocated(self.device)
-        found = live_books(engine) if engine is not None else {}
-        rest = UNNAMED[self.phase]
+        self.peak_reserved = max(self.peak_reserved, torch.cuda.max_memory_reserved(self.device))
+        found = device_books(engine) if engine is not None else {}
+        rest = unnamed(self.phase, self.sub_groups)
         found[rest] = found.get(rest, 0) + most - sum(found.values())
         return found, found
 
@@ -102,7 +106,7 @@ class AllocatorMeter:
 
         free, total = torch.cuda.mem_get_info(self.device)
         return {
-            "peak_reserved": torch.cuda.max_memory_reserved(self.device),
+            "peak_reserved": max(self.peak_reserved, torch.cuda.max_memory_reserved(self.device)),
             "reserved": torch.cuda.memory_reserved(self.device),
             "used": total - free,
         }

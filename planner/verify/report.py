@@ -15,7 +15,7 @@ def comparisons_answer(found: Sequence[Comparison]) -> dict[str, Any]:
     answer = comparison_answer(found[0])
     if len(found) > 1:
         answer["neighbours"] = [comparison_answer(one) for one in found[1:]]
-        answer["fastest"] = fastest(found) is found[0] if found[0].on_gpus else None
+        answer["fastest"] = fastest(found) is found[0]
     return answer
 
 
@@ -29,9 +29,10 @@ def comparisons_text(found: Sequence[Comparison]) -> str:
         what = "the plan" if one is found[0] else _changes(found[0], one)
         predicted, measured = one.evaluation.step_time.seconds, step_seconds(one.measured)
         lines.append(f"  {what:<50}{format_seconds(predicted):>12}{format_seconds(measured):>12}")
-    verdict = "the plan was the fastest" if fastest(found) is found[0] else "a neighbour was faster than the plan"
+    won = fastest(found) is found[0]
+    verdict = "the plan was the fastest that fits" if won else "a neighbour was faster than the plan"
     if not found[0].on_gpus:
-        verdict = "times of processors say nothing about the choice"
+        verdict += ", on processors, which says little about GPUs"
     return text + "\n".join([*lines, verdict]) + "\n"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +25,16 @@ UNNAMED: Mapping[str, str] = {
 UNNAMED_IN_SUB_GROUPS: Mapping[str, str] = {**UNNAMED, "optimizer_step": "buffers"}
 
 
+def unnamed(phase: str, sub_groups: bool) -> str:
+    """The book of what nothing names."""
+    return (UNNAMED_IN_SUB_GROUPS if sub_groups else UNNAMED)[phase]
+
+
 @dataclass
 class Storage:
     """One storage: its bytes, the phase and element type it was made with, and its book once something names it.
 
-    `host`: it would lie in host memory if the ranks had GPUs.
+    `host`: it would lie in host memory if the ranks had GPUs. `added_to`: the storage that it was added to, if any.
     """
 
     size: int
@@ -37,6 +42,7 @@ class Storage:
     dtype: str
     book: str = ""
     host: bool = False
+    added_to: Storage | None = None
 
 
 @dataclass
@@ -49,6 +55,7 @@ class Life:
     begun_with: tuple[int, ...] = ()
     phase: str = "load"
     sub_groups: bool = False
+    gradient_dtype: str = ""
 
     def see(self, tensor: Any) -> None:
         """Counts the tensor's storage from its birth to its death, once."""
@@ -57,7 +64,7 @@ class Life:
         if tensor.device.type == "meta" or key in self.alive or not size:
             return
         number = len(self.storages)
-        self.storages.append(Storage(size, self.phase, str(tensor.dtype).removeprefix("torch.")))
+        self.storages.append(Storage(size, self.phase, dtype_name(tensor)))
 
         def dies(_: Any) -> None:
             del self.alive[key]
@@ -88,37 +95,50 @@ class Life:
         self.phase, self.events = phase, []
         self.begun_with = tuple(number for number, _ in self.alive.values())
 
+    def add(self, total: Any, part: Any) -> None:
+        """Remembers that `part` was added to `total`, where it is a gradient made another type for that."""
+        sums, parts = (self.alive.get(tensor.untyped_storage()._cdata) for tensor in (total, part))
+        if sums and parts and sums[0] != parts[0] and self.storages[parts[0]].dtype != self.gradient_dtype:
+            self.storages[parts[0]].added_to = self.storages[sums[0]]
+
+    @property
+    def live(self) -> int:
+        """Bytes of everything that is alive, on host and device."""
+        return sum(self.storages[number].size for number, _ in self.alive.values())
+
     def peaks(self) -> tuple[Counter[str], Counter[str]]:
         """Device bytes by book at the moment of the phase when most were alive, and the most of each book alone."""
-        books = self._books(self.begun_with)
-        best, most, total = Counter(books), Counter(books), sum(books.values())
+        return self._highest(lambda storage: "" if storage.host else self._book(storage))
+
+    def peak_made_in(self) -> Counter[str]:
+        """Bytes at the phase's peak, on host and device together, by the phase that each storage was made in."""
+        return self._highest(lambda storage: storage.phase)[0]
+
+    def _highest(self, label: Callable[[Storage], str]) -> tuple[Counter[str], Counter[str]]:
+        """Bytes by label at the phase's peak, and the most of each label alone; a storage without one is left out."""
+        now: Counter[str] = Counter()
+        for number in self.begun_with:
+            now[label(self.storages[number])] += self.storages[number].size
+        del now[""]
+        best, most, total = Counter(now), Counter(now), sum(now.values())
         largest = total
         for number, born in self.events:
-            storage = self.storages[number]
-            if storage.host:
-                continue
-            book, size = self._book(storage), storage.size if born else -storage.size
-            books[book] += size
+            name = label(self.storages[number])
+            size = 0 if not name else self.storages[number].size if born else -self.storages[number].size
+            now[name] += size
             total += size
-            most[book] = max(most[book], books[book])
+            most[name] = max(most[name], now[name])
             if total > largest:
-                largest, best = total, Counter(books)
+                largest, best = total, Counter(now)
         return +best, +most
 
-    def _books(self, numbers: Iterable[int]) -> Counter[str]:
-        """Device bytes by book."""
-        found: Counter[str] = Counter()
-        for number in numbers:
-            storage = self.storages[number]
-            if not storage.host:
-                found[self._book(storage)] += storage.size
-        return found
-
     def _book(self, storage: Storage) -> str:
-        """A storage's book; fp64 is the norm of gradients, which is a buffer."""
-        if storage.book or storage.dtype == "float64":
-            return storage.book or "buffers"
-        return (UNNAMED_IN_SUB_GROUPS if self.sub_groups else UNNAMED)[storage.phase]
+        """A storage's book; fp64 is the norm of gradients, a buffer, as is a cast that is added to gradients."""
+        if storage.book:
+            return storage.book
+        if storage.dtype == "float64" or (storage.added_to and storage.added_to.book == "gradients"):
+            return "buffers"
+        return unnamed(storage.phase, self.sub_groups)
 
 
 def watching(life: Life) -> Any:
@@ -145,13 +165,15 @@ def _tell(life: Life, function: Any, args: Any) -> None:
     """Names what an operator's operands tell.
 
     Collectives work on buffers, a reduce-scatter on gradients put side by side, the fused update on gradients and
-    moments.
+    moments, a sum in place on its parts.
     """
     if function.namespace == "c10d":
         life.name(tensors_in(args), "gradients" if "reduce_scatter" in function.__name__ else "buffers")
     elif function.__name__.startswith("_fused_adam"):
         life.name(args[1], "buffers" if life.sub_groups else "gradients")
         life.name((tensor for tensors in args[2:5] for tensor in tensors), "optimizer_states")
+    elif function.__name__ == "add_.Tensor" and hasattr(args[1], "untyped_storage"):
+        life.add(args[0], args[1])
     else:
         life.name((tensor for tensor in tensors_in(args) if hasattr(tensor, "ds_tensor")), "buffers")
 
@@ -162,6 +184,11 @@ def _let_go(torch: Any, answer: Any) -> None:
         if isinstance(work, torch.ScriptObject):
             torch._C._distributed_c10d.Work.unbox(work).wait()
             time.sleep(RELEASE_SECONDS)
+
+
+def dtype_name(tensor: Any) -> str:
+    """`bfloat16`, `float32`, …"""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
@@ -182,6 +209,7 @@ def watch_gradients(life: Life, parameters: Iterable[Any]) -> None:
     def arrives(gradient: Any) -> None:
         life.see(gradient)
         life.name([gradient], "gradients")
+        life.gradient_dtype = dtype_name(gradient)
 
     for parameter in parameters:
         if parameter.requires_grad:

@@ -10,6 +10,7 @@ from typing import Any
 from planner.errors import InputError, PlannerError
 from planner.evaluate import Evaluation, evaluate
 from planner.launch.command import Where
+from planner.launch.folder import STATUS
 from planner.launch.launching import prepare, start
 from planner.plan import Plan, whole
 from planner.space import job_space
@@ -37,12 +38,14 @@ def verify(
     """Measures `steps` steps of the plan here; the run folder keeps what the ranks said in output.log.
 
     Raises InputError for a plan that no worker runs, where the machine is not what the job says, and where the ranks
-    fail, with the last line of what they said.
+    fail, with the last line of what they said; SystemExit where a signal ended them.
     """
     _require_runnable(evaluation)
     script = [str(WORKER), f"{{run}}/{CONFIG}", f"{{run}}/{MEASURED}", str(steps)]
     launch = prepare(evaluation, script, folder, Where(processors=processors))
     code = start(launch, anyway, {CONFIG: json.dumps(dict(fields), indent=2) + "\n"}, folder / OUTPUT)
+    if code and json.loads((folder / STATUS).read_text(encoding="utf-8"))["state"] == "interrupted":
+        raise SystemExit(code)
     if code:
         raise InputError(f"the ranks left with {code}: {_last_words(folder / OUTPUT)}", str(folder / OUTPUT))
     return compare(evaluation, json.loads((folder / MEASURED).read_text(encoding="utf-8")))

@@ -11,10 +11,12 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+Phases = dict[str, dict[str, dict[str, int]]]
 
 
 def main(arguments: list[str]) -> None:
@@ -43,9 +45,25 @@ def measured(fields: Mapping[str, Any], steps: int) -> dict[str, Any]:
         for number in range(steps):
             run.step(last=number == steps - 1)
     return {
-        "device": device.type, "phases": run.phases, "seconds": run.seconds, "losses": run.losses,
+        "device": device.type, "phases": of_all_ranks(run.phases), "seconds": run.seconds, "losses": run.losses,
         **run.meter.facts(),
     }  # fmt: skip
+
+
+def of_all_ranks(phases: Phases) -> Phases:
+    """Of each phase the peak of the rank that holds most, and the most of each book on any rank."""
+    import torch
+
+    found: list[Phases] = [{}] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, phases)
+    return {name: joined([one[name] for one in found]) for name in phases}
+
+
+def joined(ranks: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """One phase of several ranks."""
+    books = dict.fromkeys(book for rank in ranks for book in rank["most"])
+    peak = max((rank["peak"] for rank in ranks), key=lambda peak: sum(peak.values()))
+    return {"peak": dict(peak), "most": {book: max(rank["most"].get(book, 0) for rank in ranks) for book in books}}
 
 
 class Run:
@@ -58,7 +76,7 @@ class Run:
         self.meter, self.device, self.plan = meter, device, plan
         self.engine: Any = None
         self.measuring = False
-        self.phases: dict[str, dict[str, dict[str, int]]] = {}
+        self.phases: Phases = {}
         self.seconds: list[float] = []
         self.losses: list[float] = []
 

@@ -60,7 +60,8 @@ class Record:
     Counts are elements: `parameters` N, `largest` P, `in_partition` Np (elements of the tensors that touch this
     rank's share), `bucket` R, `sub_group` S (the largest of stage 3, 0 below); `world` is n. `forward` and
     `backward` have one phase a micro-batch of the last step, `step` is its update. `wrapper` is the class of
-    DeepSpeed's optimizer, `losses` those of the last micro-batch of each step.
+    DeepSpeed's optimizer, `losses` those of the last micro-batch of each step. `backward_peak` is the last backward's
+    peak on the rank that holds most, without what forward left.
     """
 
     configuration: Configuration
@@ -76,6 +77,7 @@ class Record:
     forward: tuple[Phase, ...]
     backward: tuple[Phase, ...]
     step: Phase
+    backward_peak: int
     losses: tuple[float, ...] = field(default=())
 
     @property
@@ -175,19 +177,22 @@ def _work(folder: str) -> None:
 
 
 def _measure(configuration: Configuration, shape: Shape) -> dict[str, Any]:
-    from storages import StorageTracker
+    from planner.verify.storages import Life, watching
 
     given = {name: block for name, block in configuration.items() if name not in ("optimizer", "scheduler")}
     settings = {**given, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
-    with _globals_restored(), StorageTracker() as tracker:
+    life = Life()
+    with _globals_restored(), watching(life):
+        life.enter("model")
         model = _model(shape, settings)
-        made = _held(tracker, before=0, books={})
-        engine, init = _initialized(tracker, model, settings)
+        made = _held(life, before=0)
+        engine, init = _initialized(life, model, settings)
         losses = [_update(engine, shape) for _ in range(STEPS - 1)]
-        phases, loss = _measured_update(tracker, engine, shape)
+        phases, loss = _measured_update(life, engine, shape)
         losses.append(loss)
         facts = _facts(engine, model)
         engine.destroy()
+    facts["backward_peak"] = _most(phases["backward"][-1])
     return {"configuration": configuration, **facts, "model": made, "init": init, **phases, "losses": losses}
 
 
@@ -216,21 +221,20 @@ def _model(shape: Shape, settings: Configuration) -> Any:
         torch.set_default_dtype(torch.float32)
 
 
-def _initialized(tracker: Any, model: Any, settings: Configuration) -> tuple[Any, dict[str, Any]]:
+def _initialized(life: Any, model: Any, settings: Configuration) -> tuple[Any, dict[str, Any]]:
     from unittest import mock
 
     import deepspeed
     import torch
-    from storages import categories
 
-    before = tracker.live
-    tracker.enter("init")
+    before = life.live
+    life.enter("init")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     # Stage 0 takes its flat buffers only with an optimizer it knows as FusedAdam.
     with mock.patch("deepspeed.runtime.engine.FusedAdam", torch.optim.AdamW):
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=dict(settings))
     _collect()
-    return engine, _held(tracker, before, categories(engine))
+    return engine, _held(life, before, engine)
 
 
 def _update(engine: Any, shape: Shape) -> float:
@@ -244,19 +248,19 @@ def _update(engine: Any, shape: Shape) -> float:
     return float(loss)
 
 
-def _measured_update(tracker: Any, engine: Any, shape: Shape) -> tuple[dict[str, Any], float]:
+def _measured_update(life: Any, engine: Any, shape: Shape) -> tuple[dict[str, Any], float]:
     """As `_update`, with its phases."""
     _collect()
     phases: dict[str, list[Any]] = {"forward": [], "backward": [], "step": []}
     for _ in range(engine.gradient_accumulation_steps()):
         tokens = _tokens(engine, shape)
-        with _phase(tracker, engine, "forward", phases):
+        with _phase(life, engine, "forward", phases):
             loss = engine(tokens, labels=tokens).loss
-        with _phase(tracker, engine, "backward", phases):
+        with _phase(life, engine, "backward", phases):
             engine.backward(loss)
             value = float(loss)
             del loss
-        with _phase(tracker, engine, "step", phases):
+        with _phase(life, engine, "step", phases):
             engine.step()
     return {**phases, "step": phases["step"][-1]}, value
 
@@ -269,21 +273,36 @@ def _tokens(engine: Any, shape: Shape) -> Any:
 
 
 @contextmanager
-def _phase(tracker: Any, engine: Any, name: str, phases: dict[str, list[Any]]) -> Iterator[None]:
+def _phase(life: Any, engine: Any, name: str, phases: dict[str, list[Any]]) -> Iterator[None]:
     """Append to `phases[name]` what the block held."""
-    from storages import categories
-
-    before = tracker.live
-    tracker.enter(name)
+    before = life.live
+    life.enter(name)
     yield
     _collect()
-    phases[name].append(_held(tracker, before, categories(engine)))
+    phases[name].append(_held(life, before, engine))
 
 
-def _held(tracker: Any, before: int, books: Mapping[str, int]) -> dict[str, Any]:
-    made = {name: size for name, size in tracker.peak_made_in.items() if size}
-    peak = {"peak": tracker.peak, "peak_made_in": made}
-    return {"before": before, "after": tracker.live, "books": dict(books), **peak}
+def _held(life: Any, before: int, engine: Any = None) -> dict[str, Any]:
+    made = dict(life.peak_made_in())
+    peak = {"peak": sum(made.values()), "peak_made_in": made}
+    return {"before": before, "after": life.live, "books": _books(engine) if engine else {}, **peak}
+
+
+def _books(engine: Any) -> dict[str, int]:
+    """What the engine holds; with offload, what lies on the host is under `host_…`."""
+    from planner.verify.books import live_books
+
+    found = live_books(engine).items()
+    return {f"host_{book}" if host else book: size for (book, host), size in found if size}
+
+
+def _most(backward: Mapping[str, Any]) -> int:
+    """A backward's peak on the rank that holds most, without what forward left."""
+    import torch
+
+    found = torch.tensor(backward["peak"] - backward["peak_made_in"].get("forward", 0))
+    torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MAX)
+    return int(found)
 
 
 def _facts(engine: Any, model: Any) -> dict[str, Any]:
