@@ -10,13 +10,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from planner.document_builder import Builder, Path, Place, dotted
 from planner.errors import InputError
+from planner.files import file_bytes
 from planner.json_text import build_from_json
 from planner.units import MIB, nearest
 from planner.validation import best_mistake
@@ -25,7 +25,6 @@ from planner.yaml_text import build_from_yaml
 __all__ = ["MAXIMUM_BYTES", "Document", "dotted", "nearest", "read_document", "validated"]
 
 MAXIMUM_BYTES = 16 * MIB
-_MOST_NAMES_LISTED = 1000
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -105,38 +104,12 @@ def _names(known: Iterable[Any]) -> list[str]:
 
 def _content(file: str, maximum_bytes: int) -> str:
     """The text of a file of at most `maximum_bytes`, as UTF-8 with or without a byte order mark."""
-    try:
-        with open(file, "rb") as stream:
-            raw = stream.read(maximum_bytes + 1)
-    except (OSError, ValueError) as error:
-        raise _unreadable(file, error) from None
-    if len(raw) > maximum_bytes:
-        raise InputError("the file is too large", file, expected=f"at most {maximum_bytes} bytes")
+    raw = file_bytes(file, maximum_bytes, "a YAML or JSON file")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line, column = _place(raw[: error.start].decode("utf-8"), error.start)
         raise InputError("not UTF-8 text", file, line, column, expected="text in UTF-8") from None
-
-
-def _unreadable(file: str, error: Exception) -> InputError:
-    expected = "a YAML or JSON file"
-    if isinstance(error, IsADirectoryError):
-        return InputError("this is a directory", file, expected=expected)
-    if isinstance(error, FileNotFoundError):
-        return InputError("there is no such file", file, expected=expected, hint=_nearest_file(file))
-    reason = getattr(error, "strerror", None) or "not a file name"
-    return InputError(f"cannot be read: {reason}", file, expected=expected)
-
-
-def _nearest_file(file: str) -> str:
-    """The file beside it whose name is closest."""
-    try:
-        with os.scandir(FilePath(file).parent) as entries:
-            names = [entry.name for entry, _ in zip(entries, range(_MOST_NAMES_LISTED), strict=False)]
-    except OSError:
-        return ""
-    return nearest(FilePath(file).name, sorted(names))
 
 
 def _refuse_control_characters(file: str, content: str) -> None:
