@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 JOB    ?= examples/llama-2-7b-8xa100.yaml
 RUNS   ?= docs/measured/runs.csv
+INPUTS ?= 100000
+# make test CONSTRAINTS=requirements/ci.txt: known versions instead of the newest.
+CONSTRAINTS ?=
 
 BIN      := $(VENV)/bin
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -11,10 +14,11 @@ PACKAGED := setup.cfg pyproject.toml
 BASE        := $(VENV)/.installed
 TEST        := $(VENV)/.installed-test
 INTEGRATION := $(VENV)/.installed-integration
+QUALITY     := $(VENV)/.installed-quality
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: solve test test-integration lint types bench accuracy golden help clean
+.PHONY: solve test test-quick test-integration lint types bench accuracy fuzz coverage mutation golden help clean
 
 solve: $(BASE)  ## plan the example job (JOB=FILE for another)
 	$(BIN)/planner solve $(JOB)
@@ -37,6 +41,15 @@ bench: $(BASE)  ## write docs/performance.md: the search beside exhaustive evalu
 accuracy: $(BASE)  ## write docs/accuracy.md: predictions against measured runs (RUNS=FILE scores another log)
 	$(BIN)/planner accuracy $(RUNS) $(if $(filter docs/measured/runs.csv,$(RUNS)),--format markdown > docs/accuracy.md)
 
+fuzz: $(TEST)  ## try spoiled inputs and write their record into docs/quality.md (INPUTS=NUMBER of them)
+	$(BIN)/python -m tests.fuzz.driver --inputs $(INPUTS) --solved 0.005 --record docs/quality.md
+
+coverage: $(QUALITY)  ## lines and branches that the unit tests reach (takes twice as long as make test)
+	$(BIN)/python -m pytest tests --ignore=tests/integration -q --cov --cov-report=term:skip-covered
+
+mutation: $(QUALITY)  ## change one thing at a time, see whether a test notices, write the record into docs/quality.md
+	$(BIN)/python -m tests.mutation.driver --record docs/quality.md
+
 golden: $(TEST)  ## write the golden files again
 	PLANNER_GOLDEN=write $(BIN)/python -m pytest tests/test_golden.py -q
 
@@ -50,11 +63,15 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(BASE): $(PACKAGED) | $(BIN)/python
-	$(PIP) --editable .
+	$(PIP) $(CONSTRAINTS:%=-c %) --editable .
 	@touch $@
 
 $(TEST): $(BASE)
-	$(PIP) --editable '.[test]'
+	$(PIP) $(CONSTRAINTS:%=-c %) --editable '.[test]'
+	@touch $@
+
+$(QUALITY): $(TEST)
+	$(PIP) $(CONSTRAINTS:%=-c %) --editable '.[test,quality]'
 	@touch $@
 
 # DS_BUILD_OPS=0: DeepSpeed compiles no kernel when it is installed.

@@ -10,12 +10,12 @@ from pathlib import Path
 from random import Random
 from time import perf_counter, process_time
 
-from planner.evaluate import step_time
 from planner.ledger import stage_ledgers
 from planner.plan import Plan
 from planner.resolve import read_job
 from planner.search import solve
 from planner.space import job_space
+from planner.time_lines import step_time
 
 INTRODUCTION = """# Performance
 

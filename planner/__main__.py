@@ -1,5 +1,10 @@
-"""`python -m planner` is the command `planner`."""
+"""`python -m planner`."""
 
-from planner.cli import main
+import sys
 
-main()
+try:
+    from planner.cli import main
+
+    main()
+except KeyboardInterrupt:
+    sys.exit(130)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from planner import cli_calibrate, cli_run, cli_see
+from planner import cli_calibrate, cli_choose, cli_run, cli_see, cli_sweep
 from planner.cli_parts import CATALOG, FORMAT, JOB, SET, answer, evaluated, job_of, json_text, no_plan, write
-from planner.errors import InputError, NoPlan, PlannerError
+from planner.errors import InputError, InternalError, NoPlan, PlannerError
+
+TRACEBACK = "PLANNER_TRACEBACK"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,7 +25,7 @@ def cli() -> None:
     """Will this model train on these GPUs, with which configuration, and how fast? A proven answer, without a GPU."""
 
 
-for command in (*cli_see.COMMANDS, *cli_run.COMMANDS, *cli_calibrate.COMMANDS):
+for command in (*cli_see.COMMANDS, *cli_run.COMMANDS, *cli_calibrate.COMMANDS, *cli_sweep.COMMANDS):
     cli.add_command(command)
 
 
@@ -33,28 +39,42 @@ for command in (*cli_see.COMMANDS, *cli_run.COMMANDS, *cli_calibrate.COMMANDS):
 )
 @click.option("--force", is_flag=True, help="let --out write over files that exist")
 @click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="longest search")
+@click.option("--top", type=click.IntRange(1, 100), default=1, metavar="K", help="list the K best plans in order")
 def solve(
     job_path: Path, pins: tuple[str, ...], form: str, catalogs: tuple[Path, ...], out: Path | None, force: bool,
-    time_limit: float | None,
+    time_limit: float | None, top: int,
 ) -> None:  # fmt: skip
-    """The best plan of JOB, with proof, books, step time and DeepSpeed configuration."""
+    """The best plan of JOB, with proof, books, step time and DeepSpeed configuration.
+
+    Where JOB lists clusters to choose from, or any GPU, the best cluster with its plan, and what became of the others;
+    where it allows other training settings, or a range of global batches, the best of those.
+    """
+    from planner.choosing.choice import file_leaves_open
+
+    if file_leaves_open(job_path):
+        cli_choose.solve_open(job_path, pins, form, catalogs, out, force, time_limit, top)
+        return
     from dataclasses import replace
 
     from planner.answer import solution_answer
+    from planner.clock import Clock, interruptible
     from planner.report import configuration_text, solution_text
     from planner.search import solve as search
+    from planner.second_reading import read_again
 
     job = job_of(job_path, pins, catalogs)
     if time_limit is not None:
         job = replace(job, time_limit=time_limit)
     try:
-        solution = search(job)
+        with interruptible(Clock(job.time_limit)) as clock:
+            solution = search(job, top, clock=clock)
     except NoPlan as failure:
         no_plan(failure, form)
         raise
-    answer(form, lambda: solution_answer(solution), lambda colour: solution_text(solution, colour))
+    told = read_again(solution_answer(solution, top))
+    answer(form, lambda: told, lambda colour: solution_text(solution, colour, top))
     if out is not None:
-        files = {"plan.json": json_text(solution_answer(solution)), "plan.txt": solution_text(solution)}
+        files = {"plan.json": json_text(told), "plan.txt": solution_text(solution, top=top)}
         if job.runtime.runtime == "deepspeed":
             files["deepspeed.json"] = configuration_text(solution.best) + "\n"
         write(out, force, files)
@@ -84,9 +104,11 @@ def ledger(
         raise InputError("--parameters and --layers describe a model without a job file", hint="leave JOB out")
     from planner.answer import evaluation_answer
     from planner.report import evaluation_text
+    from planner.second_reading import read_again
 
     found = evaluated(job_of(job_path, (), catalogs), pins)
-    answer(form, lambda: evaluation_answer(found), lambda colour: evaluation_text(found, colour))
+    told = read_again(evaluation_answer(found))
+    answer(form, lambda: told, lambda colour: evaluation_text(found, colour))
 
 
 @cli.command()
@@ -151,9 +173,11 @@ def check(path: Path, job_path: Path | None, gpus: int | None, form: str, catalo
 @click.argument("what", type=click.Choice(["job"]), default="job")
 def schema(what: str) -> None:
     """JSON Schema of job files, for editors and validators."""
+    from planner.choosing.schema import with_open_clusters
     from planner.job_file import job_schema
+    from planner.many.schema import with_sweep
 
-    click.echo(json_text(job_schema()), nl=False)
+    click.echo(json_text(with_sweep(with_open_clusters(job_schema()))), nl=False)
 
 
 @cli.group()
@@ -184,6 +208,24 @@ def catalog_show(kind: str, name: str, form: str) -> None:
     answer(form, lambda: entry(kind, name), lambda _: entry_text(kind, name))
 
 
+@catalog.command("check")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
+@FORMAT
+@CATALOG
+def catalog_check(paths: tuple[Path, ...], form: str, catalogs: tuple[Path, ...]) -> None:
+    """What is wrong with the shipped catalog and the files or folders at PATH beside it or in place of its own.
+
+    Slips of units, figures that cannot be, contradictions, unknown names, missing sources. Exits with 2 on errors.
+    """
+    from planner.catalog_check.answer import catalog_answer, catalog_text
+    from planner.catalog_check.checking import check_catalog
+
+    found = check_catalog((*paths, *catalogs))
+    answer(form, lambda: catalog_answer(found), lambda colour: catalog_text(found, colour))
+    if found.severity == "error":
+        sys.exit(2)
+
+
 def _envelope(parameters: str | None, layers: str | None, gpu: str | None, gpus: int, form: str) -> None:
     """The back-of-envelope ledger."""
     from planner.envelope import envelope, envelope_answer, envelope_text
@@ -201,10 +243,17 @@ def _envelope(parameters: str | None, layers: str | None, gpu: str | None, gpus:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs a command and leaves with its exit code: 0 answered, 2 bad input, 3 no plan, 4 stopped, 70 a bug of ours."""
+    """Runs a command and leaves with its exit code: 0 answered, 2 bad input, 3 no plan, 4 stopped, 70 a bug of ours.
+
+    A bug is told in one line; with TRACEBACK in the environment it is raised as it is.
+    """
     gc.disable()  # a command is short and its data small: collecting cycles costs a tenth of its time
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may have fewer characters than an answer
     try:
         cli.main(arguments, standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(2)
@@ -213,6 +262,25 @@ def main(arguments: list[str] | None = None) -> None:
     except PlannerError as error:
         click.echo(f"planner: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        _unwritable(error)
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        told = f"planner: a bug of the planner: {type(error).__name__}: {error}; {TRACEBACK}=1 shows where"
+        click.echo(told, err=True)
+        sys.exit(InternalError.exit_code)
+
+
+def _unwritable(error: OSError) -> NoReturn:
+    """Leaves where standard output takes no more: silently where a reader has gone, with a message otherwise."""
+    if sys.__stdout__ is not None and sys.stdout is sys.__stdout__:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # what is still to be flushed goes nowhere
+    if error.errno == errno.EPIPE:
+        sys.exit(1)  # as click does
+    where = f"{error.filename}: " if error.filename else "the answer: "
+    click.echo(f"planner: cannot read or write {where}{error.strerror or error}", err=True)
+    sys.exit(InputError.exit_code)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,7 @@ def no_plan(failure: NoPlan, form: str) -> None:
     """The proof that no plan exists, as an answer."""
     from planner.answer import conflict_answer
     from planner.report import no_plan_text
+    from planner.second_reading import read_again
 
-    conflict, miss = failure.conflict, failure.nearest_miss
-    answer(form, lambda: conflict_answer(conflict, miss), lambda colour: no_plan_text(conflict, miss, colour))
+    told = read_again(conflict_answer(failure))
+    answer(form, lambda: told, lambda colour: no_plan_text(failure, colour))

@@ -15,7 +15,7 @@ from planner.frontier import Axis, Frontier, FrontierProof, frontier, gpu_hours,
 from planner.job import Job
 from planner.sweep import Progress
 from planner.terms import BOOKS
-from planner.units import format_bytes, format_seconds
+from planner.units import format_bytes, format_seconds, shown
 from planner.variants import Changes, Source, machine, method
 
 NEAR = 0.05  # share of time within which plans count as equally fast
@@ -99,7 +99,8 @@ def _changes(source: Source, name: str, gpus: str | None, methods: str | None) -
     if methods:
         return {"training.method": method(name)}
     if not name.isdecimal():
-        raise InputError(f"'{name}' is no number of tokens", path="--sequence-length", expected="such as 4096,8192")
+        message = f"{shown(name)} is no number of tokens"
+        raise InputError(message, path="--sequence-length", expected="such as 4096,8192")
     return {"training.sequence_length": int(name)}
 
 

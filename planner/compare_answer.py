@@ -39,7 +39,7 @@ def _subject(subject: Subject) -> Answer:
         return {**evaluation_answer(subject.broken), "frontier": None}
     if subject.frontier is None:
         failure = subject.failure or NoPlan(())
-        return {**conflict_answer(failure.conflict, failure.nearest_miss), "frontier": None}
+        return {**conflict_answer(failure), "frontier": None}
     found = subject.frontier
     points = [{"at": place(found, point), "plan": plan_answer(point.values)} for point in found.points]
     answer = evaluation_answer(found.points[-1], "optimal")

@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.errors import InputError
+from planner.units import shown
 
 Path = tuple["str | int", ...]
 Place = tuple[int, int]
 
 MAXIMUM_DEPTH = 64
+# Values and containers of one document: a file of many times what people write costs neither minutes nor gibibytes.
+MAXIMUM_NODES = 50_000
 _LONGEST_NUMBER = 100
+_LONGEST_KEY = 200
 
 
 @dataclass
@@ -69,7 +73,7 @@ class Builder:
         path = (*frame.path, name)
         first = self.key_marks.get(path)
         if first is not None:
-            message = f"the key {name!r} stands twice, first at {first[0]}:{first[1]}"
+            message = f"the key {shown(name)} stands twice, first at {first[0]}:{first[1]}"
             raise InputError(message, self.file, *place, path=dotted(path), expected="each key once")
         frame.key = name
         self.key_marks[path] = place
@@ -77,6 +81,8 @@ class Builder:
     def value(self, value: Any, place: Place) -> None:
         """A scalar, or a container that is complete already."""
         self.nodes += 1
+        if self.nodes > MAXIMUM_NODES:
+            raise InputError("too many values", self.file, *place, expected=f"at most {MAXIMUM_NODES} in a file")
         self.marks[self.path] = place
         if not self._frames:
             self.data = value
@@ -108,7 +114,7 @@ class Builder:
             return int(text)
         number = float(text)
         if not math.isfinite(number):
-            raise self.error(place, f"{text} is too large for a number")
+            raise self.error(place, f"{text} is too large for a number", "a number below 1e308")
         return number
 
 
@@ -118,5 +124,5 @@ def dotted(path: Path) -> str:
 
 
 def _visible(name: str) -> str:
-    """The key itself, in quotes where it is empty or would not print."""
-    return name if name and name.isprintable() else repr(name)
+    """The key itself, in quotes where it is empty or would not print, cut where it is very long."""
+    return name if name and name.isprintable() and len(name) <= _LONGEST_KEY else shown(name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any
 
@@ -28,11 +29,13 @@ from planner.units import (
     parse_flops_rate,
     parse_number,
     parse_price,
+    parse_ratio,
     parse_seconds,
     shown,
 )
 
 _LONGEST_NAME = 200
+_PORTION_EXPECTED = "a share such as 1 % or 0.01"
 _NUMBER_PATTERN = r"^\s*\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
@@ -56,6 +59,27 @@ def seconds_of(value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return parse_number(value, positive=True, largest=SECONDS.largest)
     return parse_seconds(value, positive=True)
+
+
+def portion_of(value: object) -> Fraction:
+    """A share of at least 0 and below 1, written as `1 %` or as 0.01. Raises Mistake."""
+    percent = isinstance(value, str) and value.rstrip().endswith("%")
+    number = value.rstrip()[:-1] if isinstance(value, str) and percent else value
+    try:
+        found = parse_ratio(number if isinstance(number, bool) else str(number), largest=100)
+    except Mistake:
+        raise Mistake(f"{shown(value)} is not a share", _PORTION_EXPECTED) from None
+    found = found / 100 if percent else found
+    if found >= 1:
+        raise Mistake(f"{shown(value)} is not a share below 1", _PORTION_EXPECTED)
+    return found
+
+
+def bytes_or_portion_of(value: object) -> int | Fraction:
+    """A memory size in bytes, or a share such as `5 %`. Raises Mistake."""
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        return portion_of(value)
+    return parse_bytes(value, positive=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +117,7 @@ def numbered(largest: float, *, positive: bool = True) -> Parsed:
     return Parsed(partial(parse_number, positive=positive, largest=largest), schema)
 
 
+_PORTION_TEXT = {"type": "string", "pattern": _NUMBER_PATTERN + r"\s*%\s*$", "examples": ["1 %"]}
 _SECONDS_TEXT = {"type": "string", "examples": ["10 s"]}
 
 Bytes = Annotated[int, quantity(partial(parse_bytes, positive=True), BYTES)]
@@ -102,6 +127,13 @@ FlopRate = Annotated[float, quantity(partial(parse_flops_rate, positive=True), F
 Seconds = Annotated[float, quantity(partial(parse_seconds, positive=True), SECONDS)]
 SecondsOrNumber = Annotated[
     float, Parsed(seconds_of, {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _SECONDS_TEXT]})
+]
+Portion = Annotated[
+    Fraction,
+    Parsed(portion_of, {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 1}, _PORTION_TEXT]}),
+]
+BytesOrPortion = Annotated[
+    int | Fraction, Parsed(bytes_or_portion_of, {"type": "string", "examples": ["5 GiB", "5 %"]})
 ]
 Price = Annotated[float, quantity(partial(parse_price, positive=True), PRICE)]
 Count = Annotated[int, counted(10**18)]

@@ -14,10 +14,12 @@ from planner.compile import Question, below
 from planner.errors import InputError, InternalError, NoPlan
 from planner.evaluate import Evaluation, evaluate
 from planner.job import Job
+from planner.objective import hourly_price
 from planner.points import enumerate_points
 from planner.search import solve
 from planner.specification import specify
 from planner.sweep import TIME, Corner, Progress, plan_of, sweep
+from planner.units import shown
 
 TOKENS = 1e9  # cost is counted for as many tokens
 HOUR = 3600.0
@@ -64,14 +66,6 @@ class Frontier:
         return first.value(point), second.value(point)
 
 
-def hourly_price(job: Job) -> float | None:
-    """US dollars for one GPU and hour; None where the catalog has no price."""
-    node = job.cluster.node
-    if node.price_per_hour is not None:
-        return node.price_per_hour / node.gpus
-    return job.cluster.gpu.price_per_hour
-
-
 def token_seconds(evaluation: Evaluation) -> float:
     """Seconds for 10^6 tokens on the whole cluster."""
     return 1e6 / (evaluation.tokens_per_second_per_gpu * evaluation.job.cluster.gpus)
@@ -107,7 +101,7 @@ def read_axes(text: str) -> tuple[Axis, Axis]:
     names = [name.strip() for name in text.split(",")]
     found = [axis for name in names for axis in AXES if axis.name == name]
     if len(found) != 2 or len(names) != 2:
-        raise InputError(f"'{text}' is no pair of axes", path="--axes", expected="two of " + ", ".join(NAMES))
+        raise InputError(f"{shown(text)} is no pair of axes", path="--axes", expected="two of " + ", ".join(NAMES))
     first, second = found
     if first.coordinate == second.coordinate:
         raise InputError(
@@ -128,7 +122,7 @@ def frontier(
         return _over_clusters(job, (first, second), progress)
     specification = specify(job)
     points = enumerate_points(specification)
-    capacities = {device: limit.capacity for device, limit in specification.limits.items()}
+    capacities = specification.capacities
     corners = sweep(points, (first.coordinate, second.coordinate), capacities, progress)
     if not corners:
         raise _no_plan(job)

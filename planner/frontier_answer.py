@@ -140,7 +140,7 @@ def proof_text(found: Frontier) -> str:
 def _notes(found: Frontier) -> Iterator[str]:
     """What the cost is made of."""
     if any(axis.name == "cost" for axis in found.axes):
-        from planner.frontier import hourly_price
+        from planner.objective import hourly_price
         from planner.units import format_price
 
         price = hourly_price(found.job)

@@ -18,7 +18,7 @@ from planner.fields import Bandwidth, Bytes, Count, FlopRate, Name, Price, Recor
 from planner.hardware import Gpu, Link, Node, Nvme, Range
 from planner.numerics import Optimizer, Precision
 from planner.reading import read_document, validated
-from planner.units import Mistake, nearest
+from planner.units import Mistake, nearest, shown
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_receive")
 _MOST_HINTS = 6
@@ -319,7 +319,7 @@ def is_weak(kind: str, name: str) -> bool:
 def _found(known: Mapping[str, Item], key: str, what: str) -> Item:
     if key in known:
         return known[key]
-    raise InputError(f"unknown {what} {key!r}", hint=_hint(key, tuple(known)))
+    raise InputError(f"unknown {what} {shown(key)}", hint=_hint(key, tuple(known)))
 
 
 def _hint(key: str, known: tuple[str, ...]) -> str:
@@ -330,7 +330,8 @@ def _hint(key: str, known: tuple[str, ...]) -> str:
     if alike and not (close and len(alike) == 1):
         listed = ", ".join(alike[:_MOST_HINTS])
         return f"did you mean one of {listed}?" if len(alike) > 1 else f"did you mean {listed!r}?"
-    return close or (f"one of {', '.join(known)}" if len(known) <= 2 * _MOST_HINTS else "")
+    few = len(known) <= 2 * _MOST_HINTS
+    return close or (f"one of {', '.join(known)}" if few else "`planner catalog list` names them")
 
 
 def _given(entry: Entry) -> dict[str, Any]:

@@ -125,6 +125,11 @@ def capacities(job: Job) -> Mapping[str, Capacity]:
     }
 
 
+def with_headroom(job: Job) -> int:
+    """Bytes of one GPU that can be planned with where the job's headroom stays free; none where it takes all."""
+    return max(0, int((job.cluster.gpu.usable_memory - job.limits.memory_headroom) / job.runtime.fragmentation))
+
+
 @lru_cache(maxsize=16)
 def stage_ledgers(job: Job, plan: Plan) -> Mapping[str, Ledger]:
     """The books of `plan` on every device, by pipeline stage; total for any plan, also one that breaks rules."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.reading import nearest, read_document
+from planner.units import shown
 
 FILES: Mapping[str, tuple[str, str]] = {
     "gpus": ("gpus.yaml", "gpus"),
@@ -30,7 +31,7 @@ def entry(kind: str, name: str) -> Any:
     """One entry as its catalog file holds it. Raises InputError with the nearest spelling."""
     found = _entries(_kind(kind))
     if name not in found:
-        raise InputError(f"unknown {kind.removesuffix('s')} '{name}'", hint=nearest(name, found))
+        raise InputError(f"unknown {kind.removesuffix('s')} {shown(name)}", hint=nearest(name, found))
     return found[name]
 
 
@@ -45,7 +46,8 @@ def entry_text(kind: str, name: str) -> str:
 def _kind(kind: str) -> str:
     """The kind, if there is one of that name."""
     if kind not in KINDS:
-        raise InputError(f"unknown kind '{kind}'", expected="one of " + ", ".join(KINDS), hint=nearest(kind, KINDS))
+        expected = "one of " + ", ".join(KINDS)
+        raise InputError(f"unknown kind {shown(kind)}", expected=expected, hint=nearest(kind, KINDS))
     return kind
 
 

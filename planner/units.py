@@ -17,6 +17,7 @@ KIB, MIB, GIB, TIB, PIB = (1024**power for power in range(1, 6))
 KB, MB, GB, TB, PB = (1000**power for power in range(1, 6))
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_QUOTIENT = re.compile(r"([0-9]{1,18}) */ *([0-9]{1,18})")
 _LONGEST = 80
 _USUAL_SPELLINGS = {"FLOPS": "FLOP/s", "FLOPs": "FLOP/s", "flops": "FLOP/s", "Bps": "B/s", "sec": "s", "seconds": "s"}
 
@@ -185,6 +186,18 @@ def nearest(word: str, choices: Iterable[str]) -> str:
             return f"did you mean {choice!r}?"
     found = difflib.get_close_matches(word.lower(), [choice.lower() for choice in known], n=1, cutoff=0.6)
     return next((f"did you mean {choice!r}?" for choice in known if found and choice.lower() == found[0]), "")
+
+
+def parse_ratio(value: object, *, largest: float) -> Fraction:
+    """A bare number of at least 0, exactly; text may be a quotient such as `1/4`. Raises Mistake."""
+    expected = "a number, or a quotient such as 1/4"
+    text = value.strip() if isinstance(value, str) else ""
+    quotient = _QUOTIENT.fullmatch(text)
+    if quotient and int(quotient[2]):
+        return _bounded(Fraction(int(quotient[1]), int(quotient[2])), value, expected, False, largest)
+    if isinstance(value, str) and not (len(text) <= _LONGEST and _NUMBER.fullmatch(text)):
+        raise Mistake(f"{shown(value)} is no number", expected)
+    return _bounded(_quantity(value, COUNT, False, largest), value, expected, False, largest)
 
 
 def shown(value: object) -> str:

@@ -92,15 +92,15 @@ class _Finding:
             present = step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
             if present or (last and self.type == "missing"):
                 data = data[step] if present else None
-                self._descend(step)
+                self._descend(step, last)
             else:
-                self.models = [known for known in self.models if known.__name__ == step] or self.models
+                self.models = [known for known in self.models if _is_branch(known, step)] or self.models
 
-    def _descend(self, step: str | int) -> None:
+    def _descend(self, step: str | int, last: bool) -> None:
         self.path = (*self.path, step)
-        field = next((found for known in self.models if (found := _field(known, step))), None)
-        if self.type == "extra_forbidden" and field is None:
+        if self.type == "extra_forbidden" and last:
             return
+        field = next((found for known in self.models if (found := _field(known, step))), None)
         self.field = field
         if field is not None:
             self.models = list(_models(field.annotation))
@@ -129,15 +129,16 @@ class _Finding:
         name = str(self.path[-1])
         names = [field.alias or key for known in self.models for key, field in known.model_fields.items()]
         hint = nearest(name, names)
-        expected = "" if len(names) > _LONGEST_LIST and hint else _one_of(names)
-        return self.document.error(self.path, f"unknown key {name!r}", expected, hint, key=True)
+        expected = "" if len(names) > _LONGEST_LIST and hint else _one_of(names) or "no such key here"
+        return self.document.error(self.path, f"unknown key {shown(name)}", expected, hint, key=True)
 
     def _given_mistake(self, mistake: Mistake) -> InputError:
         path = (*self.path, *mistake.at)
         return self.document.error(path, mistake.message, mistake.expected, mistake.hint)
 
     def _wrong_choice(self) -> InputError:
-        choices = re.findall(r"'((?:[^'\\]|\\.)*)'", str(self.context.get("expected", "")))
+        told = str(self.context.get("expected", ""))
+        choices = re.findall(r"'((?:[^'\\]|\\.)*)'", told) or [told]
         if not isinstance(self.input, str):
             return self.document.error(self.path, misfit(self.input), _one_of(choices))
         message = f"{shown(self.input)} is not valid"
@@ -160,6 +161,12 @@ class _Finding:
             name, expected = _LIMITS[self.type]
             message = f"{shown(self.input)} is out of range"
             return self.document.error(self.path, message, expected.format(self.context[name]))
+        if self.type in ("too_short", "too_long"):
+            least, most = self.context.get("min_length"), self.context.get("max_length")
+            expected = f"at least {least}" if self.type == "too_short" else f"at most {most}"
+            return self.document.error(self.path, f"{len(self.input)} items stand here", expected)
+        if self.type == "int_parsing_size":
+            return self.document.error(self.path, f"{shown(self.input)} is too large", "a smaller number")
         if self.type == "int_from_float":
             return self.document.error(self.path, f"{shown(self.input)} is not a whole number", "a whole number")
         message = self.text.removeprefix("Value error, ")
@@ -183,6 +190,12 @@ def _without_misfitting_branches(findings: list[_Finding]) -> list[_Finding]:
 
 def _is_deeper(path: Path, ancestor: Path) -> bool:
     return len(path) > len(ancestor) and path[: len(ancestor)] == ancestor
+
+
+def _is_branch(model: type[BaseModel], step: str | int) -> bool:
+    """Whether `step` names the model as a member of a union: by its own name or by its tag."""
+    tags = (get_args(field.annotation) for field in model.model_fields.values())
+    return model.__name__ == step or any(tag == (step,) for tag in tags)
 
 
 def _field(model: type[BaseModel], step: str | int) -> FieldInfo | None:

@@ -15,6 +15,7 @@ from planner.job_file import read_job_file
 from planner.plan import Value
 from planner.reading import read_document
 from planner.resolve import read_job, resolve
+from planner.units import shown
 
 Changes = Mapping[str, object]
 
@@ -100,4 +101,5 @@ def method(text: str) -> object:
         return "full"
     if name in ("lora", "qlora"):
         return {name: {"rank": int(rank or 16)}}
-    raise InputError(f"unknown method '{text}'", path="--method", expected="full, lora16 or qlora16 (with any rank)")
+    expected = "full, lora16 or qlora16 (with any rank)"
+    raise InputError(f"unknown method {shown(text)}", path="--method", expected=expected)

@@ -15,6 +15,7 @@ import yaml
 
 from planner.document_builder import MAXIMUM_DEPTH, Builder, Place
 from planner.errors import InputError
+from planner.units import shown
 
 MAXIMUM_ALIASED_NODES = 10_000
 
@@ -44,7 +45,7 @@ def build_from_yaml(text: str, builder: Builder) -> None:
 def _syntax_error(problem: str, text: str, file: str, place: Place) -> InputError:
     if "nesting" in problem:
         return InputError("nested too deeply", file, *place, expected=f"at most {MAXIMUM_DEPTH} levels")
-    return InputError(f"not valid YAML: {problem}", file, *place, hint=_syntax_hint(text, place))
+    return InputError(f"not valid YAML: {problem}", file, *place, hint=_syntax_hint(text, place) or _advice(problem))
 
 
 def _syntax_hint(text: str, place: Place) -> str:
@@ -54,6 +55,13 @@ def _syntax_hint(text: str, place: Place) -> str:
     if "\t" in indent:
         return "indent with spaces, not tabs"
     return "put the text in quotes" if line[place[1] - 1 : place[1]] in ("@", "`", "%") else ""
+
+
+def _advice(problem: str) -> str:
+    """What usually helps where the parser does not say what it expected."""
+    if re.search(r"\bexpected\b", problem):
+        return ""
+    return "close every quote and bracket" if "unexpected end" in problem else "put text with such characters in quotes"
 
 
 class _Reader:
@@ -83,7 +91,7 @@ class _Reader:
 
     def node(self, event: Any, place: Place) -> None:
         if getattr(event, "tag", None):
-            raise self.builder.error(place, f"the tag {event.tag!r} is not taken", "plain values without tags")
+            raise self.builder.error(place, f"the tag {shown(event.tag)} is not taken", "plain values without tags")
         if isinstance(event, yaml.AliasEvent):
             self.alias(str(event.anchor), place)
         elif isinstance(event, yaml.ScalarEvent):

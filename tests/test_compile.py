@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from planner.compile import GRAIN, Question, affine_rows, ask, feasible
+from planner.compile import GRAIN, Question, ask, feasible
 from planner.job import Job
 from planner.ledger import ledger
 from planner.plan import Plan
-from planner.points import Relation, enumerate_points
+from planner.points import Relation, affine_rows, enumerate_points
 from planner.space import job_space
 from planner.specification import specify
 from tests.jobs import job, random_job

@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 import constraints
-from planner.evaluate import Evaluation, StepTime, TimeLine, evaluate
+from planner.evaluate import Evaluation, evaluate
 from planner.terms import BOOKS, MOMENTS, PHASES
+from planner.time_lines import StepTime, TimeLine
 from tests.jobs import job, plan, random_job, random_plan
 
 LINES = StepTime(

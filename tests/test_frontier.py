@@ -10,8 +10,9 @@ import pytest
 from planner.compile import Question, below
 from planner.errors import InputError, NoPlan
 from planner.evaluate import Evaluation, evaluate
-from planner.frontier import cluster_sizes, cost, frontier, hourly_price, read_axes
+from planner.frontier import cluster_sizes, cost, frontier, read_axes
 from planner.job import Job
+from planner.objective import hourly_price
 from planner.points import enumerate_points
 from planner.resolve import read_job
 from planner.search import solve

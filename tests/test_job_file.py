@@ -54,7 +54,7 @@ def test_defaults() -> None:
     assert (training.runtime, training.attention, training.loss) == ("deepspeed", "flash", None)
     assert (training.kernels, training.gradient_clipping, training.frozen_models) == (None, 1.0, ())
     assert (training.method_name, training.adapter) == ("full", None)
-    assert (settings.choices, settings.objective, settings.time_limit) == ({}, "step_time", 10.0)
+    assert (settings.choices, settings.objective, settings.time_limit) == ({}, "step_time", 60.0)
     assert (settings.cluster.gpu_memory, settings.model_path) == (None, None)
 
 
@@ -182,7 +182,8 @@ def test_every_way_to_say_it() -> None:
         (
             "choices:",
             "objective: memroy\nchoices:",
-            "11:12: objective: 'memroy' is not valid; expected one of step_time, memory, cost; did you mean 'memory'?",
+            "11:12: objective: 'memroy' is not valid; expected one of step_time, "
+            "tokens_per_second, memory, cost_per_token, cost; did you mean 'memory'?",
         ),
         ("choices:", "time_limit: 0\nchoices:", "11:13: time_limit: 0 is zero; expected a number above 0"),
         (
@@ -226,13 +227,40 @@ def test_every_way_to_say_it() -> None:
         (
             "choices:",
             "choises:",
-            "11:1: choises: unknown key 'choises'; expected one of model, cluster, training, choices, objective, "
-            "time_limit; did you mean 'choices'?",
+            "11:1: choises: unknown key 'choises'; expected one of model, cluster, training, choices, allow, limits, "
+            "objective, time_limit; did you mean 'choices'?",
         ),
         (
             "choices:",
             "model: x\nchoices:",
             "11:1: model: the key 'model' stands twice, first at 1:1; expected each key once",
+        ),
+        (
+            "choices:",
+            "objective: [step_time, cost]\nchoices:",
+            "11:12: objective.then: step_time and cost rise and fall together on one cluster; expected memory as one "
+            "of the two",
+        ),
+        (
+            "choices:",
+            "objective: [memory]\nchoices:",
+            "11:12: objective: the list has 1 entries; expected one objective, [step_time, memory] or {first: "
+            "step_time, within: 1 %, then: memory}",
+        ),
+        (
+            "choices:",
+            "objective: {first: memory, within: 3, then: step_time}\nchoices:",
+            "11:36: objective.within: 3 is not a share below 1; expected a share such as 1 % or 0.01",
+        ),
+        (
+            "choices:",
+            "limits: {step_time_at_most: 2}\nchoices:",
+            "11:29: limits.step_time_at_most: 2 has no unit; expected a time such as 10 us or 1.5 s",
+        ),
+        (
+            "choices:",
+            "limits: {memory_headroom: much}\nchoices:",
+            "11:27: limits.memory_headroom: 'much' does not start with a number; expected a memory size such as 80 GiB",
         ),
         (JOB, "- a", "1:1: a list stands here; expected a mapping"),
         (JOB, "{}", f"1:1: model: missing key 'model'; {MODEL}"),
@@ -255,8 +283,8 @@ def test_schema_describes_every_field() -> None:
     schema = job_schema()
     definitions: dict[str, Any] = {"JobFile": schema, **schema["$defs"]}
     assert sorted(definitions) == [
-        "Adapter", "AdapterMethod", "BatchRange", "ClusterSettings", "JobFile", "ModelSize", "NvmeOverride",
-        "TrainingSettings",
+        "Adapter", "AdapterMethod", "AllowSettings", "BatchRange", "ClusterSettings", "JobFile", "LimitSettings",
+        "ModelSize", "NvmeOverride", "ObjectivePair", "TrainingSettings",
     ]  # fmt: skip
     for name, definition in definitions.items():
         assert definition["additionalProperties"] is False, name

@@ -9,7 +9,7 @@ import pytest
 from planner.job import Job
 from planner.layouts import stages
 from planner.plan import Layout
-from planner.quantities import BY_NAME, QUANTITIES, ceil_divide, shard_ranks, touched_elements
+from planner.quantities import BY_NAME, QUANTITIES, ceil_divide, reductions, shard_ranks, touched_elements
 from planner.share import share
 from planner.space import job_space
 from tests.jobs import job
@@ -151,3 +151,12 @@ def test_pinned_shards_are_powers_of_two_of_bytes() -> None:
     found = job()
     sizes = [-(-t.elements // 2) * 2 for t, count in share(found, layout).counted for _ in range(count)]
     assert 2 * elements("pinned_shards", found, layout) == sum(1 << (size - 1).bit_length() for size in sizes)
+
+
+def test_reductions_follow_the_tensors_from_the_last_one_on() -> None:
+    """A bucket of 7: 4 and 2 fit, 6 does not; one of 5: each goes alone, the 6 outside of the bucket."""
+    sizes = ((6, 1), (2, 1), (4, 1))
+    assert reductions(sizes, 7) == ((6, 12, 2), (0, 6, 1))
+    assert reductions(sizes, 5) == ((8, 12, 1), (6, 8, 1), (0, 6, 1))
+    assert reductions(((3, 4),), 6) == ((6, 12, 2), (0, 6, 2))
+    assert reductions((), 6) == ()

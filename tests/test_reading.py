@@ -73,7 +73,7 @@ def test_yaml_scalars_mean_what_people_mean(
         ("? [a]\n: 1", "f.yaml:1:3: a list or mapping stands as a key; expected text as key"),
         ("a: .inf", "f.yaml:1:4: a: .inf is not a finite number; expected a finite number"),
         ("a: [1, .NaN]", "f.yaml:1:8: a[1]: .NaN is not a finite number; expected a finite number"),
-        ("a: 1e999", "f.yaml:1:4: a: 1e999 is too large for a number"),
+        ("a: 1e999", "f.yaml:1:4: a: 1e999 is too large for a number; expected a number below 1e308"),
         ("a: " + "9" * 200, "f.yaml:1:4: a: a number of 200 characters; expected at most 100 characters"),
         (
             "a: !!python/object:os.system x",
@@ -89,7 +89,8 @@ def test_yaml_scalars_mean_what_people_mean(
             "f.yaml:3:3: c: the merge key << is not taken; expected the merged keys written out",
         ),
         ("[a, b", "f.yaml:2:1: not valid YAML: did not find expected ',' or ']'"),
-        ("a: b: c", "f.yaml:1:5: not valid YAML: mapping values are not allowed in this context"),
+        ("a: b: c", "f.yaml:1:5: not valid YAML: mapping values are not allowed in this context; "
+            "put text with such characters in quotes"),
         (
             "a:\n\tb: 1",
             "f.yaml:2:1: not valid YAML: found character that cannot start any token; indent with spaces, not tabs",
@@ -129,7 +130,7 @@ def test_aliases_are_read_until_they_multiply() -> None:
         ('{"a": 1,\n "a": 2}', "f.json:2:2: a: the key 'a' stands twice, first at 1:2; expected each key once"),
         ('{"a": NaN}', "f.json:1:7: a: not valid JSON: 'NaN' stands here; expected a value"),
         ('{"a": -Infinity}', "f.json:1:7: a: not valid JSON: '-Infinity' stands here; expected a value"),
-        ('{"a": 1e999}', "f.json:1:7: a: 1e999 is too large for a number"),
+        ('{"a": 1e999}', "f.json:1:7: a: 1e999 is too large for a number; expected a number below 1e308"),
         ('{"a": 1,}', "f.json:1:8: a comma stands before the end; expected no comma after the last item"),
         ('{"a" 1}', "f.json:1:6: a: not valid JSON: '1' stands here; expected ':' after the key"),
         ("[1 2]", "f.json:1:4: [1]: not valid JSON: '2' stands here; expected ',' or ']'"),
@@ -191,6 +192,20 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert refused(tmp_path / "job.yaml", maximum_bytes=4) == (
         "DIR/job.yaml: the file is too large; expected at most 4 bytes"
     )
+
+
+@pytest.mark.parametrize("name", ["f.yaml", "f.json"])
+def test_files_of_very_many_values_are_refused(name: str) -> None:
+    """50,000 are taken: a list and 49,999 numbers."""
+    assert len(read_document(name, text="[" + "1," * 49_998 + "1]").data) == 49_999
+    assert message(name, "[" + "1," * 49_999 + "1]") == (
+        f"{name}:1:100000: too many values; expected at most 50000 in a file"
+    )
+
+
+def test_long_names_and_tags_are_cut_in_messages() -> None:
+    text = f"{'a' * 300}: 1\n{'a' * 300}: 2\n"
+    assert len(message("f.yaml", text)) < 300
 
 
 class Part(Record):

@@ -87,7 +87,7 @@ def test_degrees_are_named_under_choices() -> None:
          "expected one of tensor_parallel, sequence_parallel"),
         ({"choices": {"layout": 2}},
          "12:11: choices.layout: the layout is fixed by its degrees; "
-         "expected one of tensor_parallel, pipeline_parallel, sequence_parallel, expert_parallel"),
+         "expected one of tensor_parallel, pipeline_parallel, sequence_parallel, expert_parallel, virtual_stages"),
     ],
 )  # fmt: skip
 def test_mistakes(sections: dict[str, Any], expected: str) -> None:

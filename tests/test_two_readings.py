@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from planner.evaluate import evaluate, step_time
+from planner.evaluate import evaluate
 from planner.forms import Form, affine
 from planner.job import Job
 from planner.ledger import ledger
@@ -22,6 +22,7 @@ from planner.space import job_space
 from planner.specification import specify
 from planner.step_time import time_terms
 from planner.terms import Term
+from planner.time_lines import step_time
 from tests.jobs import random_job, random_plan
 
 SEEDS = range(30)

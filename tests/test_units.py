@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from planner import units
-from planner.units import Mistake
+from planner.units import Mistake, parse_ratio
 
 SIZE = "expected a memory size such as 80 GiB"
 BANDWIDTH = "expected a bandwidth such as 25 GB/s or 200 Gbit/s"
@@ -171,3 +172,30 @@ def test_nearest_spelling() -> None:
     assert units.nearest("sequence_lenght", ["sequence_length", "global_batch"]) == "did you mean 'sequence_length'?"
     assert units.nearest("BF16", ["fp16", "bf16"]) == "did you mean 'bf16'?"
     assert units.nearest("zzz", ["fp16", "bf16"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [("1/4", Fraction(1, 4)), (" 3 / 8 ", Fraction(3, 8)), ("0.51587", Fraction("0.51587")), (2, Fraction(2))],
+)
+def test_ratios_are_exact(value: object, found: Fraction) -> None:
+    assert parse_ratio(value, largest=10) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1/0", "'1/0' is no number; expected a number, or a quotient such as 1/4"),
+        ("11/1", "'11/1' is beyond the largest value taken here, 10; expected a number, or a quotient such as 1/4"),
+        ("1k", "'1k' is no number; expected a number, or a quotient such as 1/4"),
+        (
+            "1e999999999",
+            "'1e999999999' is beyond every value taken here; expected a whole number such as 4096, 7e9 or 7B",
+        ),
+        (True, "true is a truth value; expected a whole number such as 4096, 7e9 or 7B"),
+    ],
+)
+def test_ratios_that_are_none(value: object, message: str) -> None:
+    with pytest.raises(Mistake) as caught:
+        parse_ratio(value, largest=10)
+    assert str(caught.value) == message

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.units import MIB, nearest
+from planner.files import file_bytes
+from planner.units import MIB, nearest, shown
 
-MAXIMUM_BYTES = 64 * MIB
+MAXIMUM_BYTES = 16 * MIB
 MOST_GPUS = 10**6
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _NUMBER = re.compile(r"[0-9]{0,15}(\.[0-9]{0,30})?([eE][-+]?[0-9]{1,2})?")
@@ -230,6 +231,7 @@ COLUMNS: Mapping[str, Cell] = {
     "assumed": _words,
     "notes": _text,
 }
+_COLUMN = "columns are such as gpus or step_seconds"
 REQUIRED = ("id", "source", "model", "architecture", "hidden", "layers", "heads", "vocab", "gpu", "gpus")
 MEASUREMENTS = (
     "peak_allocated_gib", "peak_reserved_gib", "peak_device_gib", "step_seconds", "tokens_per_second_per_gpu", "fits",
@@ -265,14 +267,7 @@ def read_run_log(path: Path) -> tuple[Run, ...]:
 
 def _content(path: Path) -> str:
     """The text of the file, UTF-8 with or without a byte order mark."""
-    try:
-        with path.open("rb") as stream:
-            raw = stream.read(MAXIMUM_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a file name"
-        raise InputError(f"cannot be read: {reason}", str(path), expected="a CSV file") from None
-    if len(raw) > MAXIMUM_BYTES:
-        raise InputError("the file is too large", str(path), expected=f"at most {MAXIMUM_BYTES} bytes")
+    raw = file_bytes(path, MAXIMUM_BYTES, "a CSV file")
     try:
         return raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -319,9 +314,10 @@ def _check_header(file: str, header: _Record, names: Sequence[str]) -> None:
     """Every column is known and stands once; those that nothing can do without are there."""
     for index, name in enumerate(names):
         if name not in COLUMNS:
-            raise _error(file, header, index, "", f"unknown column {name!r}", "", nearest(name, COLUMNS))
+            hint = nearest(name, COLUMNS) or _COLUMN
+            raise _error(file, header, index, "", f"unknown column {shown(name)}", "", hint)
         if name in names[:index]:
-            raise _error(file, header, index, "", f"column {name!r} stands twice", "each column once")
+            raise _error(file, header, index, "", f"column {shown(name)} stands twice", "each column once")
     for name in REQUIRED:
         if name not in names:
             raise _error(file, header, 0, "", f"column {name!r} is missing", "at least " + ", ".join(REQUIRED))
@@ -351,7 +347,8 @@ def _cell(file: str, record: _Record, index: int, name: str, cell: str) -> Any:
         return COLUMNS[name](cell)
     except _Wrong as wrong:
         listed = str(wrong).removeprefix("one of ").split(", ")
-        raise _error(file, record, index, name, f"{cell!r} is not valid", str(wrong), nearest(cell, listed)) from None
+        message, hint = f"{shown(cell)} is not valid", nearest(cell, listed)
+        raise _error(file, record, index, name, message, str(wrong), hint) from None
 
 
 def _check_ids(file: str, runs: Sequence[Run]) -> None:
@@ -359,6 +356,6 @@ def _check_ids(file: str, runs: Sequence[Run]) -> None:
     lines: dict[str, int] = {}
     for run in runs:
         if run.id in lines:
-            message = f"{run.id!r} stands on line {lines[run.id]} already"
+            message = f"{shown(run.id)} stands on line {lines[run.id]} already"
             raise InputError(message, file, run.line, 1, "id", "an id for each run")
         lines[run.id] = run.line

@@ -9,6 +9,7 @@ from planner.architecture.decoder import Layout, decoder_layers, outside_tensors
 from planner.architecture.facts import Facts
 from planner.architecture.shape import Attention, FeedForward, LayerGroup, LayerKind, Tensor
 from planner.architecture.tensors import linear, norm
+from planner.units import shown
 
 
 def bert_layout(facts: Facts) -> Layout:
@@ -91,7 +92,8 @@ def _t5_feed_forward(facts: Facts) -> FeedForward:
     gated = word.startswith("gated-")
     activation = word.removeprefix("gated-")
     if activation not in ("relu", "gelu", "silu", "gelu_new"):
-        raise facts.wrong("projection", f"unknown feed-forward {word!r}", "relu, gelu, silu, or gated- and one of them")
+        expected = "relu, gelu, silu, or gated- and one of them"
+        raise facts.wrong("projection", f"unknown feed-forward {shown(word)}", expected)
     python = activation == "gelu_new" or (gated and activation == "gelu")
     return FeedForward(facts.size("width"), gated, "gelu_python" if python else activation)
 

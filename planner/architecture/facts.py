@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.architecture.families import Family
 from planner.errors import InputError
+from planner.units import shown
 
 MEANINGS = {
     "hidden": "width of the residual stream",
@@ -118,7 +119,7 @@ class Facts:
         return InputError(message, file=self.file, path=self.key(fact), expected=expected, hint=hint)
 
     def _wrong(self, fact: str, value: object, expected: str) -> InputError:
-        return self.wrong(fact, f"{value!r} is not valid", expected)
+        return self.wrong(fact, f"{_quoted(value)} is not valid", expected)
 
     def _stated(self, fact: str) -> Any:
         found = [_descend(self.config, key) for key in self.family.fields.get(fact, ())]
@@ -156,7 +157,7 @@ class Facts:
         for key in self.family.fields.get(fact, ()):
             close = get_close_matches(key, strange, n=1, cutoff=0.88)
             if close:
-                raise InputError(f"unknown key {close[0]!r}", self.file, path=self._under(close[0]),
+                raise InputError(f"unknown key {shown(close[0])}", self.file, path=self._under(close[0]),
                                  expected=f"{key} ({MEANINGS[fact]})", hint=f"did you mean {key!r}?")
 
     def _under(self, key: str) -> str:
@@ -175,6 +176,11 @@ class Facts:
 
 
 _UNUSED_KEYS = frozenset({"num_nextn_predict_layers", "num_hidden_groups", "max_window_layers"})
+
+
+def _quoted(value: object) -> str:
+    """The value as Python writes it, cut where it is long."""
+    return shown(value) if isinstance(value, str) or len(repr(value)) > 60 else repr(value)
 
 
 def _descend(config: Mapping[str, Any], dotted: str) -> Any:

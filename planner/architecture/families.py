@@ -15,6 +15,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.reading import read_document
+from planner.units import shown
 
 SECTIONS = ("fields", "traits", "defaults", "names")
 
@@ -42,7 +43,7 @@ def family_of(model_type: str, path: str = "model_type", file: str = "") -> Fami
     if model_type in entries:
         return _family(model_type)
     raise InputError(
-        message=f"unknown model_type {model_type!r}",
+        message=f"unknown model_type {shown(model_type)}",
         file=file,
         path=path,
         expected=f"one of the {len(model_types())} families of catalogs/families.yaml",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.architecture.facts import Facts
 from planner.architecture.shape import FeedForward, Tensor
 from planner.architecture.tensors import linear
+from planner.units import shown
 
 ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "swiglu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu",
@@ -51,7 +52,7 @@ def feed_forward_tensors(facts: Facts, block: FeedForward, hidden: int) -> list[
 def _activation(facts: Facts) -> str:
     word = facts.word("activation", "silu")
     if word not in ACTIVATIONS:
-        raise facts.wrong("activation", f"unknown activation {word!r}", "one of " + ", ".join(sorted(ACTIVATIONS)))
+        raise facts.wrong("activation", f"unknown activation {shown(word)}", "one of " + ", ".join(sorted(ACTIVATIONS)))
     return ACTIVATIONS[word]
 
 

@@ -14,6 +14,7 @@ from planner.architecture.sequence_pair import sequence_pair_layout
 from planner.architecture.shape import Architecture
 from planner.architecture.vision import around_tower, join, projector, tower_groups
 from planner.errors import InputError
+from planner.units import shown
 
 BUILDERS: Mapping[str, Callable[[Facts], Layout]] = {
     "decoder": decoder_layout, "bert": bert_layout, "t5": t5_layout,
@@ -48,7 +49,7 @@ def _model_type(config: Mapping[str, Any], file: str) -> str:
     value = config.get("model_type")
     if isinstance(value, str) and value:
         return value
-    raise InputError("'model_type' is missing" if value is None else f"{value!r} is not a model_type", file,
+    raise InputError("'model_type' is missing" if value is None else f"{shown(value)} is not a model_type", file,
                      path="model_type", expected="the name of a model family, such as 'llama'",
                      hint="add it, or describe the model as {parameters: N, layers: L}")
 
@@ -128,5 +129,5 @@ def _nested(facts: Facts, config: Mapping[str, Any], part: str, file: str) -> Ma
         return absent
     if isinstance(inner, Mapping):
         return inner
-    raise InputError(f"{inner!r} is not valid", file, path=f"{part}_config",
+    raise InputError(f"{shown(inner)} is not valid", file, path=f"{part}_config",
                      expected="an object with the fields of that part")

@@ -14,6 +14,7 @@ from planner.architecture.shape import Architecture, LayerGroup
 from planner.architecture.traced import TracedAround, TracedFigures, TracedModel
 from planner.architecture.traced_kinds import layer_kind, outside_tensors
 from planner.errors import InputError
+from planner.files import printable
 from planner.reading import Document
 
 
@@ -73,7 +74,7 @@ def _text(architecture: Architecture) -> list[LayerGroup]:
 def _name(model: str) -> str:
     """The name of what was traced: a catalog name, or the folder of a configuration."""
     path = Path(model)
-    return model if path.suffix not in (".json", ".yaml", ".yml") else path.parent.name or path.stem
+    return model if path.suffix not in (".json", ".yaml", ".yml") else printable(path.parent.name or path.stem)
 
 
 # ── a family that it does not know ───────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from planner.architecture.facts import Facts
+from planner.units import shown
 
 
 class LayerPlan(NamedTuple):
@@ -54,7 +55,7 @@ def _mixer_word(facts: Facts, word: str) -> str:
     if word in ("linear_attention", "mamba") and "linear_mixer" in facts.traits:
         return facts.word("linear_mixer")
     if word not in LAYER_TYPE_WORDS:
-        raise facts.wrong("layer_types", f"unknown layer type {word!r}",
+        raise facts.wrong("layer_types", f"unknown layer type {shown(word)}",
                           "one of " + ", ".join(sorted([*LAYER_TYPE_WORDS, "linear_attention"])))
     return LAYER_TYPE_WORDS[word]
 

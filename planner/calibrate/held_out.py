@@ -14,9 +14,9 @@ from planner.calibrate.measured import Measured, Runs, usable
 from planner.calibrate.overlay import calibrated
 from planner.calibrate.overlay_file import Overlay
 from planner.errors import InputError
-from planner.evaluate import step_time
 from planner.job import Job
 from planner.space import job_space
+from planner.time_lines import step_time
 
 THIRD = 3
 LEAST_RUNS = 9

@@ -8,7 +8,7 @@ from statistics import median
 
 from planner.accuracy.score import measured_ledger
 from planner.calibrate.measured import Measured
-from planner.calibrate.overlay_file import Margin
+from planner.calibrate.overlay_file import MOST_FRAGMENTATION, MOST_RESERVE, Margin
 from planner.evaluate import evaluate
 from planner.ledger import DeviceLedger
 
@@ -54,10 +54,16 @@ def fit_margin(runs: Sequence[Measured]) -> MarginFit:
         if fragmentation < 1.0:
             reasons["fragmentation"] = "these runs reserve less than the ledger's tensors take"
             fragmentation = None
+        elif fragmentation > MOST_FRAGMENTATION:
+            reasons["fragmentation"] = f"these runs reserve more than {MOST_FRAGMENTATION} times what tensors take"
+            fragmentation = None
     else:
         reasons["fragmentation"] = "no run states what the allocator reserves"
     if device:
         reserve = int(max(0.0, median(peak.beside(fragmentation or peak.usual) for peak in device)))
+        if reserve > MOST_RESERVE:
+            reasons["reserve_bytes"] = "these runs show more than any device has"
+            reserve = None
     else:
         reasons["reserve_bytes"] = "no run states what the device shows"
     known = fragmentation is not None or reserve is not None

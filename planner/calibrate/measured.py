@@ -14,12 +14,12 @@ from planner.accuracy.run_model import Skipped
 from planner.accuracy.score import memory_measured, seconds_measured
 from planner.calibration import Calibration
 from planner.errors import InputError
-from planner.evaluate import step_time
 from planner.job import Job
 from planner.plan import Plan
 from planner.reading import nearest
 from planner.space import job_space
 from planner.terms import Values
+from planner.time_lines import step_time
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,10 @@ def read_runs(path: Path, source: str = "") -> Runs:
     found = usable(run for run in runs if source in ("", run.source))
     if not found.measured:
         reasons = "; ".join(f"{count} × {reason}" for reason, count in found.skipped.items())
-        raise InputError("no run to calibrate from" + (f": {reasons}" if reasons else ""), str(path))
+        raise InputError(
+            "no run to calibrate from" + (f": {reasons}" if reasons else ""), str(path),
+            expected="runs that state a step time or a peak, on GPUs of the catalog",
+        )  # fmt: skip
     return found
 
 

@@ -12,6 +12,7 @@ from planner.calibrate.groups import combined, groups
 from planner.calibrate.overlay_file import Entry, Margin, Overlay, read_overlays
 from planner.calibration import Calibration
 from planner.effects import MOMENT_SETS, Allocate, Moment
+from planner.files import printable
 from planner.job import Job
 from planner.techniques import RuntimeEntry
 
@@ -76,7 +77,7 @@ def _reserve(size: int) -> Allocate:
 
 def _note(overlay: Overlay, entry: Entry | None, job: Job) -> str:
     """What an overlay means for a job."""
-    name = Path(overlay.file).name
+    name = printable(Path(overlay.file).name)
     if entry is None:
         return f"{name} has no calibration of {job.cluster.gpu.key}: its times are the catalogs'"
     under = f" under {entry.runtime}" if entry.runtime else ""

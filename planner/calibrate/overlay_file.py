@@ -11,9 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from planner import hardware_catalog
 from planner.calibrate.groups import groups
+from planner.files import yaml_files
 from planner.reading import Document, nearest, read_document, validated
+from planner.units import shown
 
 KEY = "calibration"
+# Bytes reserved for each byte of tensors, and bytes beside them, beyond which a figure is a slip.
+MOST_FRAGMENTATION, MOST_RESERVE = 10, 2**40
 
 
 class _Record(BaseModel):
@@ -45,8 +49,8 @@ class Errors(_Record):
 class Margin(_Record):
     """Bytes that the allocator takes for each byte of tensors, and bytes of the device beside the ledger's reserve."""
 
-    fragmentation: float | None = Field(default=None, ge=1, le=10)
-    reserve_bytes: int | None = Field(default=None, ge=0, le=2**40)
+    fragmentation: float | None = Field(default=None, ge=1, le=MOST_FRAGMENTATION)
+    reserve_bytes: int | None = Field(default=None, ge=0, le=MOST_RESERVE)
 
 
 class Entry(_Record):
@@ -83,9 +87,14 @@ def is_overlay(document: Document) -> bool:
 
 def read_overlays(catalogs: Iterable[Path]) -> tuple[Overlay, ...]:
     """The calibrations among catalog files and in folders of them. Raises InputError for a malformed one."""
-    files = [file for path in catalogs for file in (sorted(path.glob("*.yaml")) if path.is_dir() else [path])]
+    files = [file for path in catalogs for file in yaml_files(path)]
     documents = [read_document(file) for file in files]
     return tuple(_overlay(document) for document in documents if is_overlay(document))
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """The nearest spelling, or all of them."""
+    return nearest(name, known) or "one of " + ", ".join(known)
 
 
 def _overlay(document: Document) -> Overlay:
@@ -96,11 +105,12 @@ def _overlay(document: Document) -> Overlay:
         place = (KEY, index)
         if entry.gpu not in hardware_catalog.gpus():
             hint = nearest(entry.gpu, hardware_catalog.gpus())
-            raise document.error((*place, "gpu"), f"unknown GPU '{entry.gpu}'", hint=hint)
+            hint = hint or "`planner catalog list gpus` names them"
+            raise document.error((*place, "gpu"), f"unknown GPU {shown(entry.gpu)}", hint=hint)
         for name, figure in entry.time.items():
             if name not in known:
                 raise document.error(
-                    (*place, "time", name), f"unknown group '{name}'", hint=nearest(name, known), key=True
+                    (*place, "time", name), f"unknown group {shown(name)}", hint=_hint(name, known), key=True
                 )
             unit, other = ("seconds", "times") if known[name].constant else ("times", "seconds")
             if getattr(figure, unit) is None or getattr(figure, other) is not None:

@@ -74,7 +74,10 @@ def _superseded(subject: Subject, configuration: Mapping[str, Any]) -> Iterator[
     yield from (dotted for dotted, key in inventory().dotted() if key.deprecated and subject.has(dotted))
     wanted = configuration[ZERO]
     yield from (f"{ZERO}.{which}" for which in ("offload_optimizer", "offload_param") if which not in wanted)
-    yield f"{ZERO}.offload_optimizer.ratio"
+    if "ratio" not in wanted.get("offload_optimizer", {}):
+        yield f"{ZERO}.offload_optimizer.ratio"
+    if "zero_hpz_partition_size" not in wanted:
+        yield f"{ZERO}.zero_hpz_partition_size"
     if wanted["stage"] != 3:
         yield from (f"{ZERO}.{name}" for name in STAGE_3)
 

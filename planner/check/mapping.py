@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -25,6 +26,7 @@ ZERO = "zero_optimization"
 SIZES: Mapping[str, str] = {
     "reduce_bucket_size": f"{ZERO}.reduce_bucket_size",
     "prefetch_bucket_size": f"{ZERO}.stage3_prefetch_bucket_size",
+    "live_parameters": f"{ZERO}.stage3_max_live_parameters",
     "persistence_threshold": f"{ZERO}.stage3_param_persistence_threshold",
     "sub_group_size": f"{ZERO}.sub_group_size",
     "swap_buffer_size": f"{ZERO}.offload_param.buffer_size",
@@ -51,6 +53,11 @@ class SizedJob(Job):
     def prefetch_bucket_size(self) -> int:
         """Elements gathered ahead in stage 3, never more than the model has."""
         return min(self.sizes["prefetch_bucket_size"], self.architecture.parameters)
+
+    @property
+    def live_parameters(self) -> int:
+        """Elements up to which stage 3 gathers ahead."""
+        return self.sizes["live_parameters"]
 
     @property
     def persistence_threshold(self) -> int:
@@ -101,8 +108,23 @@ def mapped(subject: Subject, job: Job) -> Mapped:
         "parameter_offload": subject.offload("offload_param") if subject.stage == 3 else "none",
         "gradient_accumulation_dtype": accumulation_dtype(subject, sized),
     }
+    if subject.stage == 3:
+        values |= _stage_3(subject, sized, notes)
     known = job_space(sized).by_name
     return Mapped(sized, {name: value for name, value in values.items() if name in known}, tuple(notes))
+
+
+def _stage_3(subject: Subject, job: Job, notes: list[str]) -> Mapping[str, Value]:
+    """The second shards inside a node, and the part of the optimizer on the GPU, in whole tens of percent."""
+    group, inside = subject.value(f"{ZERO}.zero_hpz_partition_size"), job.cluster.gpus_per_node
+    if group > 1 and (group != inside or job.cluster.nodes == 1):
+        notes.append(f"the second copy of zero_hpz_partition_size {group} is not counted: it is none of a node's GPUs")
+        group = 1
+    ratio = subject.value(f"{ZERO}.offload_optimizer.ratio")
+    kept = math.floor(10 * (1 - ratio) + 1e-9) * 10 if subject.offload("offload_optimizer") == "cpu" else 0
+    if ratio < 1 and kept != round(100 * (1 - ratio)):
+        notes.append(f"ratio {ratio:g} is counted as {kept} % of the optimizer states on the GPU")
+    return {"secondary_partition": "node" if group > 1 else "none", "optimizer_on_gpu": min(90, kept)}
 
 
 def _refuse_unknown_stage(subject: Subject) -> None:
@@ -114,7 +136,7 @@ def _refuse_unknown_stage(subject: Subject) -> None:
     try:
         fit(key, written)
     except Misfit:
-        raise InputError(f"{quoted(written)} is no stage of ZeRO", path=dotted) from None
+        raise InputError(f"{quoted(written)} is no stage of ZeRO", path=dotted, expected="0, 1, 2 or 3") from None
 
 
 def accumulation_dtype(subject: Subject, job: Job) -> str:
@@ -196,10 +218,6 @@ def unmapped(subject: Subject) -> Iterator[str]:
         yield "overlap_comm is off: the ledger counts its second bucket all the same"
     if subject.stage == 3:
         yield "stage3_max_live_parameters and stage3_max_reuse_distance are not counted: one layer stays gathered"
-    if value(f"{ZERO}.offload_optimizer.ratio") < 1:
-        yield "ratio below 1 is counted as everything offloaded"
-    if value(f"{ZERO}.zero_hpz_partition_size") > 1 and subject.stage == 3:
-        yield "the second copy of zero_hpz_partition_size is not counted"
     for dotted in (
         f"{ZERO}.offload_optimizer.super_offload",
         "torch_autocast.enabled",

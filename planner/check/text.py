@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
+from planner.files import file_bytes
 
 KeyPath = tuple[str, ...]
-LARGEST = 4_000_000  # bytes; configuration files have a few thousand
+LARGEST = 1_000_000  # bytes; configuration files have a few thousand
+MOST_KEYS = 1000  # they have a few dozen, and each unknown one is held against all that are known
+LONGEST_NUMBER = 400  # characters; the largest float written out has 309
 BLANK = re.compile(r"(?:[ \t\r\n]+)")
 COMMENT = re.compile(r"//[^\n]*|#[^\n]*|/\*.*?\*/", re.DOTALL)
 NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?(?=\s*(?:[,\]}\n#]|//|/\*|$))")
@@ -67,16 +71,7 @@ class Unreadable(ValueError):
 
 def read_source(path: Path) -> Source:
     """The file's content. Raises InputError where there is no readable text; broken JSON is part of the answer."""
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise InputError(
-            problem.strerror or "cannot be read", file=str(path), expected="a DeepSpeed JSON file"
-        ) from None
-    if len(content) > LARGEST:
-        raise InputError(
-            f"{len(content)} bytes are no configuration", file=str(path), expected=f"at most {LARGEST} bytes"
-        )
+    content = file_bytes(path, LARGEST, "a DeepSpeed JSON file")
     try:
         return source(str(path), content.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -103,12 +98,13 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
+        self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self.lines: dict[KeyPath, int] = {}
         self.notes: list[Note] = []
 
     def line(self, offset: int) -> int:
         """The line of an offset, from 1."""
-        return self.text.count("\n", 0, offset) + 1
+        return bisect_right(self.line_starts, offset)
 
     def note(self, kind: str, key: str = "") -> None:
         """Records a departure at the current place."""
@@ -150,6 +146,8 @@ class _Reader:
         if found := NUMBER.match(self.text, self.at) or CONSTANT.match(self.text, self.at):
             self.at = found.end()
             word = found.group()
+            if len(word) > LONGEST_NUMBER:
+                raise Unreadable(f"a number of {len(word)} characters", found.start())
             return VALUES[word] if word in VALUES else json.loads(word)
         if found := BARE_TEXT.match(self.text, self.at):
             self.note("text without quotes")
@@ -184,6 +182,8 @@ class _Reader:
             inside = (*path, key)
             if key in found:
                 self.note(DUPLICATE, ".".join(inside))
+            if len(self.lines) >= MOST_KEYS:
+                raise Unreadable(f"there are more than {MOST_KEYS} keys", self.at)
             self.lines[inside] = self.line(self.at)
             self.blank()
             if self.text[self.at : self.at + 1] != ":":

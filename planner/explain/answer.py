@@ -41,7 +41,7 @@ def explanation_answer(found: Explanation | NoPlanExplained) -> Answer:
 
 def _no_plan(found: NoPlanExplained) -> Answer:
     """The proof that nothing fits, with the repairs."""
-    answer = conflict_answer(found.failure.conflict, found.failure.nearest_miss)
+    answer = conflict_answer(found.failure)
     miss = found.failure.nearest_miss
     answer["over"] = _over(miss) if miss is not None else []
     answer["repairs"] = [_repair(repair) for repair in found.repairs]

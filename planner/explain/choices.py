@@ -10,12 +10,12 @@ from planner.errors import InternalError
 from planner.evaluate import Evaluation, evaluate
 from planner.explain.conflicts import conflict
 from planner.job import Job
+from planner.layouts import DEGREES, degree_name
 from planner.plan import Layout, Value, layout_of
 from planner.points import enumerate_points
 from planner.specification import specify
 from planner.sweep import TIME, Allowed, Corner, Progress, Ranking, plan_of
 
-DEGREES = ("tensor", "pipeline", "sequence", "expert")  # the data-parallel degree follows from them
 FEW_VALUES = 4  # of a choice that are all asked for; of others the neighbours
 
 
@@ -57,10 +57,9 @@ class Asker:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.specification = specify(job)
-        limits = self.specification.limits
-        self.capacities = {device: limit.capacity for device, limit in limits.items()}
+        self.capacities = self.specification.capacities
         names = frozenset(item.constraint for item in self.specification.requirements)
-        active = names - {limit.constraint for limit in limits.values()}
+        active = names - {limit.constraint for limit in self.specification.every_limit}
         self.points = enumerate_points(self.specification, active)
         first, second = ("gpu", TIME) if job.objective == "memory" else (TIME, "gpu")
         self.ranking = Ranking(self.points, (first, second))
@@ -71,8 +70,12 @@ class Asker:
         return self._evaluated(self.ranking.best(allowed or {}, held))
 
     def nearest(self, allowed: Allowed) -> Evaluation | None:
-        """The best of the plans that exceed the limits by the fewest bytes; None where no rule lets one be."""
-        return self._evaluated(self.ranking.nearest(allowed, self.capacities))
+        """The best of the plans that exceed the limits by the fewest bytes; None where no rule lets one be.
+
+        Of a deadline bytes say nothing: where only that is missed, the best plan without it.
+        """
+        devices = {device: capacity for device, capacity in self.capacities.items() if device != TIME}
+        return self._evaluated(self.ranking.nearest(allowed, devices))
 
     def least(self, device: str, capacities: Mapping[str, int]) -> Evaluation | None:
         """The plan that holds the least on a device, of those the fastest, within the capacities and `time`."""
@@ -126,7 +129,7 @@ def _degree_reasons(asker: Asker, choice: Choice, best: Evaluation) -> Iterator[
     """A reason for every degree of the layout that can be another: its neighbours, whatever the other degrees."""
     taken, layouts = layout_of(best.plan), [value for value in choice.values if isinstance(value, Layout)]
     for degree in DEGREES:
-        value, name = getattr(taken, degree), f"{degree}_parallel"
+        value, name = getattr(taken, degree), degree_name(degree)
         outcomes = []
         for other in _neighbours(sorted({getattr(layout, degree) for layout in layouts}), value):
             allowed = [layout for layout in layouts if getattr(layout, degree) == other]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from planner.search import minimal_conflict
+from planner.conflict import minimal_conflict
 from planner.specification import Specification
 from planner.terms import Rule
 
@@ -14,7 +14,7 @@ def conflict(specification: Specification) -> tuple[str, ...]:
     for rule in specification.rules:
         if not _satisfiable(specification, rule):
             return (rule.constraint,)
-    return minimal_conflict(specification)
+    return minimal_conflict(specification)[0]
 
 
 def _satisfiable(specification: Specification, rule: Rule) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from planner.errors import InternalError, NoPlan
 from planner.evaluate import Evaluation
@@ -11,10 +11,15 @@ from planner.explain.choices import Asker, Outcome, Reason, measured, reasons, w
 from planner.explain.limits import LimitReason, Purchase, limit_reasons, purchases
 from planner.explain.repairs import Failed, Repair, repairs
 from planner.explain.traffic import Traffic, traffic
-from planner.plan import Value
+from planner.job import Job
+from planner.layouts import layouts
+from planner.plan import Layout, Value, layout_of
 from planner.search import solve
 from planner.sweep import Progress
 from planner.variants import Source
+
+# Of a job with more layouts than this, those are looked at that differ from the plan's in few respects.
+MANY_LAYOUTS, MOST_APART = 200, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +54,26 @@ def explain(
         return NoPlanExplained(failure, *repairs(source, failure.conflict, progress))
     if pins:
         return Explanation(best, why_not(job, pins), (), (), (), traffic(best))
-    asker = Asker(job)
-    if measured(_there(asker.best())) != measured(best):
+    asker = Asker(near(job, best))
+    if not job.within and measured(_there(asker.best())) != measured(best):
         raise InternalError(f"the solver's plan {best.plan} is not the best of all rows")
     found = reasons(asker, best, progress)
-    return Explanation(best, None, found, limit_reasons(asker, best), purchases(job), traffic(best))
+    limits = () if job.within else limit_reasons(asker, best)  # a tolerance, and no limit, holds such a plan back
+    return Explanation(best, None, found, limits, purchases(job), traffic(best))
+
+
+def near(job: Job, best: Evaluation) -> Job:
+    """The job; of one with very many layouts with those alone that differ from the plan's in at most two degrees."""
+    taken, known = layout_of(best.plan), layouts(job)
+    if len(known) <= MANY_LAYOUTS:
+        return job
+    near = tuple(layout for layout in known if _apart(layout, taken) <= MOST_APART)
+    return job.with_choices({"layout": near})
+
+
+def _apart(one: Layout, other: Layout) -> int:
+    """In how many respects two layouts differ, beside the data-parallel degree, which follows from the others."""
+    return sum(getattr(one, field.name) != getattr(other, field.name) for field in fields(one) if field.name != "data")
 
 
 def _there(found: Evaluation | None) -> Evaluation:

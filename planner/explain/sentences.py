@@ -11,7 +11,8 @@ from planner.explain.conflicts import conflict
 from planner.explain.limits import LimitReason, Purchase
 from planner.explain.repairs import Repair
 from planner.explain.traffic import Traffic, traffic
-from planner.frontier import gpu_hours, hourly_price
+from planner.frontier import gpu_hours
+from planner.objective import hourly_price
 from planner.plan import Value
 from planner.specification import specify
 from planner.units import format_bandwidth, format_bytes, format_price, format_seconds
@@ -53,10 +54,19 @@ def outcome_sentence(best: Evaluation, outcome: Outcome) -> str:
         return f"{named}: {time_change(best, other)} ({total}), {memory_change(best, other)}{_most_of_it(best, other)}"
     if outcome.miss is None:
         return f"{named}: cannot be: {', '.join(outcome.conflict)}"
-    over = "; ".join(excess_text(excess) for excess in excesses(outcome.miss))
+    over = "; ".join(misses(outcome.miss))
     faster = outcome.miss.step_time.microseconds < best.step_time.microseconds
     gain = f"; {time_change(best, outcome.miss)} if it did" if faster else ""
     return f"{named}: does not fit: {over}{gain}"
+
+
+def misses(miss: Evaluation) -> Iterator[str]:
+    """Every device that a plan holds too much on, and the deadline that it misses."""
+    yield from (excess_text(excess) for excess in excesses(miss))
+    deadline = miss.job.limits.step_time_at_most
+    if deadline is not None and miss.step_time.microseconds > deadline:
+        over = (miss.step_time.microseconds - deadline) / 1e6
+        yield f"{format_seconds(over)} over the deadline (step_time_is_within_the_deadline)"
 
 
 def excess_text(excess: Excess) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from planner.cluster import Group, bottleneck, describe, spread
 from planner.effect_terms import Reader, job_effects
-from planner.effects import Collective
+from planner.effects import Axis, Collective
 from planner.evaluate import Evaluation
-from planner.exchange import data_group
+from planner.exchange import data_group, node_group
 from planner.layouts import stages
 from planner.plan import layout_of
 from planner.space import job_space
@@ -38,18 +38,22 @@ def traffic(found: Evaluation) -> tuple[Traffic, ...]:
     """The collectives of a plan that take time, longest first."""
     job, seconds = found.job, found.step_time.terms
     values = job_space(job).complete(found.plan)
-    group = data_group(layout_of(values))
+    groups = {"data": data_group(layout_of(values)), "node": node_group(job, layout_of(values))}
     reader = Reader(job, job_effects(job), stages(job)[0])
-    totals: dict[tuple[str, str], tuple[int, int]] = {}
+    totals: dict[tuple[str, str, Axis], tuple[int, int]] = {}
     for effect in reader.effects:
         if not isinstance(effect, Collective) or effect.name not in seconds:
             continue
         _, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
         rounds = job.micro_batches(values) if effect.every == "micro_batch" else 1
         if size := amount(values):
-            before, times = totals.get((effect.name, effect.operation), (0, 0))
-            totals[effect.name, effect.operation] = (before + size * rounds, times + rounds)
-    sent = [_traffic(found, name, operation, group, size, times) for (name, operation), (size, times) in totals.items()]
+            key = (effect.name, effect.operation, effect.axis)
+            before, times = totals.get(key, (0, 0))
+            totals[key] = (before + size * rounds, times + rounds)
+    sent = [
+        _traffic(found, name, operation, groups[axis], size, times)
+        for (name, operation, axis), (size, times) in totals.items()
+    ]
     return tuple(sorted([*sent, *_exchanges(found)], key=lambda item: -item.seconds))
 
 

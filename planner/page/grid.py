@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from planner.errors import InputError
 from planner.evaluate import Evaluation
-from planner.explain.choices import Asker, excesses
-from planner.explain.sentences import excess_text
+from planner.explain.choices import Asker
+from planner.explain.sentences import misses
 from planner.job import Job
 from planner.plan import Value
 from planner.space import job_space
@@ -108,7 +108,7 @@ def _cell(asker: Asker, size: int) -> Cell:
     miss = asker.nearest(allowed)
     if miss is None:
         return Cell("cannot be: no plan keeps the rules, whatever the memory", None)
-    return Cell(f"does not fit: {'; '.join(excess_text(excess) for excess in excesses(miss))}", miss)
+    return Cell(f"does not fit: {'; '.join(misses(miss))}", miss)
 
 
 def best_text(best: Evaluation) -> str:

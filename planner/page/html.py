@@ -14,6 +14,7 @@ from string import Template
 from typing import Any
 
 from planner.errors import InputError, InternalError
+from planner.output import is_taken
 from planner.page.data import Report, script_data
 from planner.page.plans import Plans, job_line
 from planner.page.sections import items, main_html, section, what_if
@@ -28,7 +29,7 @@ def check_page(path: Path, force: bool) -> None:
     """InputError for a name that is no page's and for a file that exists, before anything is computed."""
     if path.suffix.lower() not in FORMS:
         raise InputError(f"{path.name} is no page", path="--output", expected="a file ending in .html")
-    if path.exists() and not force:
+    if is_taken(path) and not force:
         raise InputError(f"{path} exists", path="--output", hint="--force writes over it")
 
 

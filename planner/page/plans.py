@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.answer import plan_answer
-from planner.evaluate import Evaluation, StepTime
+from planner.evaluate import Evaluation
 from planner.ledger import DeviceLedger, Line, Moment
 from planner.page.timeline import ROWS, STATES, timeline
 from planner.plot.picture import point_lines
 from planner.terms import BOOKS, PHASES, WINDOWS
+from planner.time_lines import StepTime
 from planner.units import format_bytes, format_seconds
 
 Entry = dict[str, Any]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from planner.effect_terms import job_effects
 from planner.effects import Collective, Transfer, Update
-from planner.evaluate import STAGES, Evaluation, TimeLine
+from planner.evaluate import Evaluation
 from planner.job import Job
 from planner.terms import WINDOWS
+from planner.time_lines import STAGES, TimeLine
 
 ROWS = ("compute", "communication", "offload", "optimizer")
 STATES = ("work", "hidden", "exposed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.output import write_files
+from planner.output import is_taken, write_files
 from planner.plot.picture import Picture
 
 FORMS = (".svg", ".png", ".html")
@@ -15,7 +15,7 @@ def check_plot(path: Path, force: bool) -> None:
     """InputError for a form that is not drawn and for a file that exists, before anything is computed."""
     if path.suffix.lower() not in FORMS:
         raise InputError(f"cannot draw {path.name}", path="--plot", expected="a file ending in " + ", ".join(FORMS))
-    if path.exists() and not force:
+    if is_taken(path) and not force:
         raise InputError(f"{path} exists", path="--plot", hint="--force writes over it")
 
 
@@ -27,21 +27,13 @@ def write_plot(picture: Picture, path: Path, force: bool) -> Path:
     check_plot(path, force)
     form = path.suffix.lower()
     if form == ".png":
-        return _write_png(picture, path)
+        return _write_png(picture, path, force)
     text = svg_text(picture) if form == ".svg" else html_text(picture)
     return write_files(path.parent, {path.name: text}, force)[0]
 
 
-def _write_png(picture: Picture, path: Path) -> Path:
-    """The PNG, through a file beside it."""
+def _write_png(picture: Picture, path: Path, force: bool) -> Path:
+    """The PNG."""
     from planner.plot.png import png_bytes
 
-    content = png_bytes(picture)
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", path="--plot") from None
-    return path
+    return write_files(path.parent, {path.name: png_bytes(picture)}, force)[0]

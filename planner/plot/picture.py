@@ -127,9 +127,9 @@ def point_lines(point: Evaluation) -> Sequence[str]:
 
 
 def plan_line(point: Evaluation) -> str:
-    """The choices of a plan in one line; offloads that are none and degrees of 1 are left out."""
-    values = plan_answer(point.values)
-    shown = {name: value for name, value in values.items() if not _plain(name, value)}
+    """The choices of a plan in one line; what was settled, offloads that are none and degrees of 1 are left out."""
+    values, settled = plan_answer(point.values), point.job.settled
+    shown = {name: value for name, value in values.items() if name not in settled and not _plain(name, value)}
     return ", ".join(f"{name} {value}" for name, value in shown.items())
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from planner.calibrate.measured import Measured
 from planner.calibration import Calibration
-from planner.evaluate import step_time
 from planner.job import Job
 from planner.space import job_space
+from planner.time_lines import step_time
 from tests.jobs import job, plan
 
 LAYERS = 8

@@ -44,7 +44,10 @@ def test_runs_that_measured_nothing_are_refused_with_reasons(tmp_path: Path) -> 
     log = write_log(tmp_path, {"step_seconds": ""})
     with pytest.raises(InputError) as raised:
         read_runs(log)
-    assert str(raised.value) == f"{log}: no run to calibrate from: 1 × no measurement"
+    assert str(raised.value) == (
+        f"{log}: no run to calibrate from: 1 × no measurement; "
+        "expected runs that state a step time or a peak, on GPUs of the catalog"
+    )
 
 
 def test_the_reserve_is_what_the_device_shows_beside_the_ledger(tmp_path: Path) -> None:

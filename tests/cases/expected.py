@@ -58,6 +58,8 @@ BLOOMS = (
     ("BLOOM-560M", 1024, 1, 12.6), ("BLOOM-560M", 1024, 2, 12.0), ("BLOOM-560M", 1024, 3, 12.8),
     ("BLOOM-1.1B", 512, 1, 20.7), ("BLOOM-1.1B", 512, 2, 21.5), ("BLOOM-1.1B", 512, 3, 21.7),
 )  # fmt: skip
+# What the tool of the report writes into its DeepSpeed configuration (h2o-llmstudio, ConfigNLPCausalLMEnvironment).
+STUDIO = {"reduce_bucket_size": 10**6, "prefetch_bucket_size": 10**6, "persistence_threshold": 10**6}
 # Hugging Face fills "auto" in from the hidden width of 8192.
 AUTO_8192 = {"reduce_bucket_size": 8192**2, "prefetch_bucket_size": int(0.9 * 8192**2), "persistence_threshold": 81920}
 
@@ -80,10 +82,10 @@ CHECKS: tuple[Check, ...] = (
     oom("A25", "host", zero="3 + offload", optimizer="adamw"),
     # ── fits, with figures ──
     ran("B03", model="Pythia-1B", runtime="ddp", precision="bf16"),
-    measures("B03", "device", 11.5 * GB, model="Pythia-1B", zero=3, **CLIENT),
-    measures("B03", "device", 5 * GB, model="Pythia-1B", zero=3, optimizer_offload="cpu"),
-    oom("B03", model="Pythia-2.8B", zero=3, **CLIENT),
-    ran("B03", model="Pythia-2.8B", zero=3, optimizer_offload="cpu"),
+    measures("B03", "device", 11.5 * GB, model="Pythia-1B", zero=3, sizes=STUDIO, **CLIENT),
+    measures("B03", "device", 5 * GB, model="Pythia-1B", zero=3, optimizer_offload="cpu", sizes=STUDIO),
+    oom("B03", model="Pythia-2.8B", zero=3, sizes=STUDIO, **CLIENT),
+    ran("B03", model="Pythia-2.8B", zero=3, optimizer_offload="cpu", sizes=STUDIO),
     *(measures("B04", "device", gb * GB, model=model, seq_len=tokens, zero=stage, **BELLE)
       for model, tokens, stage, gb in BLOOMS),
     measures("B05", "reserved", 29 * GB, **FSDP),

@@ -42,6 +42,7 @@ GPUS: Mapping[tuple[str, float], str] = {
 }  # fmt: skip
 # DeepSpeed's defaults in elements (deepspeed 0.19.8 runtime/zero/config.py).
 DEFAULT_SIZES: Mapping[str, int] = {
+    "live_parameters": 10**9,
     "reduce_bucket_size": 500_000_000, "prefetch_bucket_size": 50_000_000, "persistence_threshold": 100_000,
     "sub_group_size": 1_000_000_000, "swap_buffer_size": 100_000_000,
 }  # fmt: skip

@@ -123,7 +123,8 @@ def test_a_stage_that_is_none_is_not_mapped(tmp_path: Path, job: Job) -> None:
     found = checked(tmp_path, zero(4), job)
     assert found.mapped is None
     assert found.notes == (
-        "the file cannot be mapped to a plan of the job: zero_optimization.stage: 4 is no stage of ZeRO",
+        "the file cannot be mapped to a plan of the job: zero_optimization.stage: 4 is no stage of ZeRO; "
+        "expected 0, 1, 2 or 3",
     )
 
 

@@ -65,8 +65,24 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     with pytest.raises(InputError) as missing:
         read_source(path)
-    assert str(missing.value) == f"{path}: No such file or directory; expected a DeepSpeed JSON file"
+    assert str(missing.value) == f"{path}: there is no such file; expected a DeepSpeed JSON file"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError) as binary:
         read_source(path)
     assert str(binary.value) == f"{path}: is not UTF-8 text; expected a DeepSpeed JSON file"
+
+
+def test_a_number_of_thousands_of_digits_is_no_value() -> None:
+    found = source("f.json", '{\n"a": ' + "9" * 5000 + "}")
+    assert (found.data, found.broken, found.line) == (None, "a number of 5000 characters", 2)
+
+
+def test_a_file_of_very_many_keys_is_no_configuration() -> None:
+    text = "{" + ",\n".join(f'"a{number}": 1' for number in range(1001)) + "}"
+    found = source("f.json", text)
+    assert (found.data, found.broken, found.line) == (None, "there are more than 1000 keys", 1001)
+
+
+def test_places_of_very_many_comments_are_found_in_one_pass() -> None:
+    found = source("f.json", "//\n" * 100_000 + "{}")
+    assert (len(found.notes), found.notes[-1].line) == (100_000, 100_000)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.evaluate import StepTime, TimeLine
 from planner.page.timeline import Segment, _window, row_of, timeline
+from planner.time_lines import StepTime, TimeLine
 from tests.page.reports import fitting
 
 KINDS = {"all-reduce": "communication", "to the host": "offload", "optimizer": "optimizer"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isqrt
+from math import isfinite, isqrt
 from typing import Any
 
 from planner.check.findings import ENGINE, PARSER, Finding, error, info, warn
@@ -105,7 +105,7 @@ def _fitting(found: Batch) -> str:
     for name, size in ((MICRO, found.micro), (STEPS, found.steps)):
         one *= size if name in found.given else 1
     share = found.batch / one
-    if share != int(share) or share < 1:
+    if not isfinite(share) or share != int(share) or share < 1:
         return "no number of ranks"
     if len(found.given) == 3:
         return f"{share:g} ranks only"
