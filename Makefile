@@ -16,6 +16,13 @@ TEST        := $(VENV)/.installed-test
 INTEGRATION := $(VENV)/.installed-integration
 QUALITY     := $(VENV)/.installed-quality
 
+# What takes less than a minute: terms, formulas, constraints, reading of files; no search beyond the smallest.
+UNITS := architecture_rules cluster compute effect_amounts effect_terms evaluate exchange exchange_terms hardware_catalog \
+  job_file layouts ledger memory memory_terms output points quantities reading resolve share step_terms step_time \
+  techniques topology units zero_plus_plus
+QUICK := tests/constraints tests/emit tests/plot tests/speed $(UNITS:%=tests/test_%.py) \
+  $(patsubst %,tests/architecture/test_%.py,activations division flops overlay selective size)
+
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: solve test test-quick test-integration lint types bench accuracy fuzz coverage mutation golden help clean
@@ -25,6 +32,9 @@ solve: $(BASE)  ## plan the example job (JOB=FILE for another)
 
 test: $(TEST)  ## unit tests, without torch
 	$(BIN)/python -m pytest tests --ignore=tests/integration -q
+
+test-quick: $(TEST)  ## the part of them that takes less than a minute
+	$(BIN)/python -m pytest $(QUICK) -q
 
 test-integration: $(INTEGRATION)  ## hold plans and ledgers against a real DeepSpeed on the CPU
 	$(BIN)/python -m pytest tests/integration -q

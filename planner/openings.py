@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from planner.clock import Clock
-from planner.floors import StandingFloors
 from planner.forms import extremes, least_time, may_hold
-from planner.memory import least_activations
-from planner.plan import Layout, Value
+from planner.plan import Value
 from planner.points import (
     OuterSpace,
     Point,
@@ -29,6 +27,8 @@ from planner.points import (
     parts,
     points_of,
     readers,
+    roomy_parts,
+    standing_floors,
 )
 from planner.specification import Specification
 from planner.terms import TIME
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 Legal = Sequence[Mapping[str, Value]]
 LARGEST = 2**62
-IN_THE_RUNTIME = "techniques_exist_in_the_runtime"
 Bounds = tuple["NDArray[Any]", "NDArray[Any]"]
 
 
@@ -55,7 +54,7 @@ def opening(specification: Specification, active: frozenset[str], clock: Clock |
     """Looks for a plan that satisfies the active constraints at the first and the last row of every legal point."""
     outer, capacities = outer_space(specification, active), specification.capacities_of(active)
     left: list[Point] = []
-    for part in _roomy(specification, outer, active):
+    for part in roomy_parts(specification, outer, active, leanest_first=True):
         if not capacities or _some_end_holds(specification, outer, part, capacities):
             return Opening(True, None, True)
         if clock is not None and clock.over():
@@ -72,29 +71,10 @@ def _leanest(
         yield from ((part, -LARGEST) for part in legal_parts(outer))
         return
     rest = tuple(choice for choice in outer.choices if choice.name != "layout")
-    standing = StandingFloors(specification, IN_THE_RUNTIME in active)
-    for layout in sorted(_layouts(outer), key=standing.bytes):
+    standing = standing_floors(specification, active)
+    for layout in sorted(outer.layouts, key=standing.bytes):
         for part in parts(outer, legal_values(rest, outer.rules, {"layout": layout})):
             yield part, standing.bytes(layout) - capacity
-
-
-def _layouts(outer: OuterSpace) -> list[Layout]:
-    """The layouts among the outer choices."""
-    known = next(choice.values for choice in outer.choices if choice.name == "layout")
-    return [value for value in known if isinstance(value, Layout)]
-
-
-def _roomy(specification: Specification, outer: OuterSpace, active: frozenset[str]) -> Iterator[Legal]:
-    """The legal points, those of the leanest layouts first; those that must exceed the GPU are left out."""
-    rest = tuple(choice for choice in outer.choices if choice.name != "layout")
-    most = specification.capacities_of(active).get("gpu", LARGEST)
-    standing = StandingFloors(specification, IN_THE_RUNTIME in active)
-    for layout in sorted(_layouts(outer), key=standing.bytes):
-        if standing.bytes(layout) > most:
-            return
-        found = legal_values(rest, outer.rules, {"layout": layout})
-        held = (values for values in found if least_activations(specification.job, values) <= most)
-        yield from parts(outer, held)
 
 
 def _some_end_holds(

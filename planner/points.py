@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import numpy
 
 from planner.choices import Choice, Space
+from planner.floors import StandingFloors
 from planner.forms import Boxes, Form, Reader, least_time, may_hold, memory_forms, time_forms
+from planner.memory import least_activations
 from planner.plan import Layout, Value
 from planner.specification import Specification
 from planner.terms import TIME, Rule, Term
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     pass
 
 Active = frozenset[str] | None
+IN_THE_RUNTIME = "techniques_exist_in_the_runtime"
 PART = 4096  # points whose sums are in memory at once
 Lines = tuple[tuple[int, int], list[tuple[int, int]]]
 
@@ -90,6 +93,12 @@ class OuterSpace:
     reading: tuple[str, ...]
     relations: Mapping[tuple[Value, ...], Relation]
 
+    @property
+    def layouts(self) -> list[Layout]:
+        """The layouts among the choices."""
+        known = next(choice.values for choice in self.choices if choice.name == "layout")
+        return [value for value in known if isinstance(value, Layout)]
+
     def key(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         """Which relation belongs to a combination of outer values."""
         return tuple(values[name] for name in self.reading)
@@ -123,13 +132,34 @@ def _relations_under(
 def enumerate_points(specification: Specification, active: Active = None) -> Points:
     """Every point that the active constraints allow: all of them by default, else those that are named."""
     outer = outer_space(specification, active)
-    found = (points_of(specification, part, outer, active) for part in legal_parts(outer))
+    found = (points_of(specification, part, outer, active) for part in roomy_parts(specification, outer, active))
     return gathered(specification, [point for part in found for point in part], outer.relations)
 
 
 def legal_parts(outer: OuterSpace) -> Iterator[list[dict[str, Value]]]:
     """Combinations of outer values that the rules allow, some thousands at a time: their sums need memory."""
     return parts(outer, legal_values(outer.choices, outer.rules))
+
+
+def roomy_parts(
+    specification: Specification, outer: OuterSpace, active: Active, leanest_first: bool = False
+) -> Iterator[list[dict[str, Value]]]:
+    """As `legal_parts`, without combinations that must exceed the GPU: layout by layout, as they are or by memory."""
+    most = capacities_of(specification, active).get("gpu")
+    if most is None or outer.choices[0].name != "layout":
+        yield from legal_parts(outer)
+        return
+    standing, job = standing_floors(specification, active), specification.job
+    layouts = sorted(outer.layouts, key=standing.bytes) if leanest_first else outer.layouts
+    roomy = (layout for layout in layouts if standing.bytes(layout) <= most)
+    found = (values for layout in roomy for values in legal_values(outer.choices[1:], outer.rules, {"layout": layout}))
+    yield from parts(outer, (values for values in found if least_activations(job, values) <= most))
+
+
+@lru_cache(maxsize=8)
+def standing_floors(specification: Specification, active: Active) -> StandingFloors:
+    """What states take at least under each layout; without its rule also with values that the runtime has not."""
+    return StandingFloors(specification, active is None or IN_THE_RUNTIME in active)
 
 
 def parts(outer: OuterSpace, found: Iterable[dict[str, Value]]) -> Iterator[list[dict[str, Value]]]:

@@ -36,6 +36,12 @@ def written(folder: Path, **changes: Any) -> str:
         {"cluster": {"gpu": "rtx4090-24gb", "gpus_per_node": 1, "nodes": 1_000_000}},
         {"cluster": {"gpu": "h100-sxm-80gb", "gpus_per_node": 4096, "nodes": 244}},
         {"training": {"sequence_length": 10**9, "global_batch": 8000}},
+        {"training": {"sequence_length": 4096, "global_batch": 1}},
+        {"training": {"sequence_length": 1, "global_batch": 10**9}},
+        {"model": {"parameters": "100T", "layers": 128}, "cluster": {"node": "dgx-h100", "nodes": 2048},
+         "training": {"sequence_length": 4096, "global_batch": 16384, "runtime": "megatron"}},
+        {"cluster": {"node": "dgx-h100", "nodes": 1000, "gpu_memory": "1 B"}},
+        {"cluster": {"gpu": "h100-sxm-80gb", "gpus_per_node": 8, "nodes": 1000, "interconnect": "1 bit/s"}},
         {"cluster": {"node": "dgx-h100", "nodes": 1000, "gpu_memory": "1e17 B", "host_memory": "1e18 B"}},
     ],
 )  # fmt: skip

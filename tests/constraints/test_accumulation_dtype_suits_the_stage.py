@@ -22,6 +22,11 @@ def test_rejects() -> None:
     )
 
 
+def test_other_runtimes_ask_for_nothing() -> None:
+    assert len(constraint.require(job())) == 1
+    assert constraint.require(job(training={"runtime": "megatron"})) == ()
+
+
 def test_fp32_training_accumulates_in_its_own_precision_at_every_stage() -> None:
     found = job(training={"precision": "fp32"})
     assert constraint.because(found, plan(found, zero_stage=0, gradient_accumulation_dtype="fp32")) is None

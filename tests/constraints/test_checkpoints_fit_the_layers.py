@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from constraints import checkpoints_fit_the_layers as constraint
+from planner.plan import Layout
+from planner.terms import Rule
 from tests.constraints.agreement import verdicts
 from tests.jobs import PLAIN, job, plan
 
@@ -46,3 +48,19 @@ def test_rules_agree_with_the_sentence() -> None:
     one = {"zero_stage": 0, "optimizer_offload": "none", "parameter_offload": "none", "micro_batch": 1,
            "gradient_accumulation_dtype": "bf16", **PLAIN}  # fmt: skip
     assert verdicts(constraint, job(choices=one)) == (9, 16)
+
+
+def test_the_longest_stage_of_a_pipeline_counts() -> None:
+    """Five layers over two stages are three and two; without a pipeline the layout has no say."""
+    model = {"parameters": 30_000_000, "layers": 5, "vocabulary": 8000}
+    found = job(model=model, training={"runtime": "megatron"}).with_choices({"layout": (Layout(pipeline=2),)})
+    (rule,), (plain,) = constraint.require(found), constraint.require(job())
+    assert isinstance(rule, Rule) and isinstance(plain, Rule)
+    assert rule.scope == ("checkpoint_count", "checkpoint_interval", "layout")
+    assert plain.scope == ("checkpoint_count", "checkpoint_interval")
+    fits, more = (plan(found, checkpoint_count=count, checkpoint_interval=1) for count in (3, 4))
+    assert rule.satisfied(fits) and constraint.because(found, fits) is None
+    assert not rule.satisfied(more)
+    assert constraint.because(found, more) == (
+        "4 checkpoints of 1 layers need 4 layers, the longest pipeline stage has 3"
+    )

@@ -9,6 +9,7 @@ import pytest
 from constraints import nvme_holds_what_is_moved_there as constraint
 from planner.job import Job
 from planner.ledger import ledger
+from planner.terms import Limit, Rule
 from tests.constraints.agreement import verdicts
 from tests.jobs import NVME, PLAIN, job, plan
 
@@ -49,6 +50,14 @@ def test_the_boundary_is_the_capacity() -> None:
         "forward needs 457.8 MiB of the NVMe of one node, 1 B over the 457.8 MiB that can be planned with; "
         "most of it is optimizer moments 228.9 MiB, master weights 114.4 MiB, fp32 gradients on NVMe 114.4 MiB"
     )
+
+
+def test_drives_have_a_limit_and_no_drives_a_rule() -> None:
+    found = with_capacity(job(cluster={"nvme": NVME}), 480_000_000)
+    assert constraint.require(found) == (Limit(constraint.NAME, "nvme", 480_000_000),)
+    (rule,) = constraint.require(job())
+    assert isinstance(rule, Rule)
+    assert rule.scope == ("optimizer_offload", "parameter_offload")
 
 
 def test_rules_agree_with_the_sentence() -> None:

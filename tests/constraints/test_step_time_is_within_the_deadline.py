@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 
 from constraints import step_time_is_within_the_deadline as constraint
 from planner.evaluate import evaluate
@@ -46,6 +49,25 @@ def test_rejects() -> None:
     taken = f"{step.seconds * 1e3:.1f} ms"
     assert text.startswith(f"a step takes {taken}, {taken} over the deadline of 1 ")
     assert "; most of it is compute " in text
+
+
+@pytest.mark.parametrize(
+    ("terms", "most"),
+    [
+        ({"gather": 9.0, "compute": 180.0, "rest": 1.0, "update": 50.0}, "compute 3 min, update 50 s, gather 9 s"),
+        ({"copies": 0.0, "compute": 240.0, "gather": 0.0}, "compute 4 min"),
+    ],
+)
+def test_the_sentence_names_the_longest_of_a_step(
+    monkeypatch: pytest.MonkeyPatch, terms: dict[str, float], most: str
+) -> None:
+    """240 s where 120 s are allowed: at most three terms, the longest first, none of nothing."""
+    step = SimpleNamespace(seconds=240.0, microseconds=240_000_000, terms=terms)
+    monkeypatch.setattr("planner.evaluate.step_time", lambda job, values: step)
+    found = job()
+    assert constraint.because(by(found, 120_000_000), plan(found)) == (
+        f"a step takes 4 min, 2 min over the deadline of 2 min; most of it is {most}"
+    )
 
 
 def test_rules_agree_with_the_sentence() -> None:
