@@ -17,7 +17,7 @@ from planner.specification import Specification, specify
 from planner.terms import TIME, Limit
 
 Ask = Callable[[Points, Question], Answer]
-EXPLAINING = 15.0  # seconds for the conflict, and as many for the nearest miss
+EXPLAINING = 30.0  # seconds for the conflict, and as many for the nearest miss
 SHARES = 4  # parts of the time that is left, of which one question gets one
 
 

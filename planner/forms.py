@@ -84,6 +84,7 @@ class Reader:
         self.groups: dict[tuple[str, ...], list[Term]] = {}
         for term in terms:
             self.groups.setdefault(tuple(sorted(term.scope)), []).append(term)
+        self.names = sorted({name for scope in self.groups for name in scope})
         self.tables: dict[tuple[str, ...], dict[tuple[Value, ...], NDArray[Any]]] = {scope: {} for scope in self.groups}
 
     def sums(self, points: Sequence[Mapping[str, Value]]) -> NDArray[Any]:
@@ -91,7 +92,7 @@ class Reader:
         total = numpy.zeros((len(points), len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
         if not points:
             return total
-        columns = {name: self._codes(name, points) for scope in self.groups for name in scope}
+        columns = {name: self._codes(name, points) for name in self.names}
         for scope in self.groups:
             keys = numpy.zeros(len(points), dtype=numpy.int64)
             for name in scope:

@@ -18,6 +18,7 @@ from planner.errors import InputError
 from planner.units import shown
 
 MAXIMUM_ALIASED_NODES = 10_000
+LONGEST_NAME = 60  # characters of an alias that a message quotes
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -133,12 +134,13 @@ class _Reader:
             self.anchors[anchor] = (container, self.builder.nodes - nodes_before)
 
     def alias(self, name: str, place: Place) -> None:
+        short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
         if self.builder.expects_key:
-            raise self.builder.error(place, f"the alias *{name} stands as a key", "a plain key")
+            raise self.builder.error(place, f"the alias *{short} stands as a key", "a plain key")
         if any(name == anchor for anchor, _ in self.open_anchors):
-            raise self.builder.error(place, f"the alias *{name} contains itself", "an alias of something complete")
+            raise self.builder.error(place, f"the alias *{short} contains itself", "an alias of something complete")
         if name not in self.anchors:
-            raise self.builder.error(place, f"the alias *{name} has no anchor before it", f"&{name} further up")
+            raise self.builder.error(place, f"the alias *{short} has no anchor before it", f"&{short} further up")
         value, size = self.anchors[name]
         self.aliased += size
         if self.aliased > MAXIMUM_ALIASED_NODES:

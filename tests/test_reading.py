@@ -84,6 +84,8 @@ def test_yaml_scalars_mean_what_people_mean(
         ("---\na: 1\n---\nb: 2", "f.yaml:3:1: a second document starts here; expected one document in a file"),
         ("a: &x [*x]", "f.yaml:1:8: a[0]: the alias *x contains itself; expected an alias of something complete"),
         ("a: *x", "f.yaml:1:4: a: the alias *x has no anchor before it; expected &x further up"),
+        ("a: *" + "x" * 90, f"f.yaml:1:4: a: the alias *{'x' * 60}... has no anchor before it; "
+         f"expected &{'x' * 60}... further up"),
         (
             "a: &x {b: 1}\nc:\n  <<: *x",
             "f.yaml:3:3: c: the merge key << is not taken; expected the merged keys written out",

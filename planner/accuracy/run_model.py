@@ -14,6 +14,9 @@ Config = dict[str, Any]
 class Skipped(Exception):
     """Why a run is not held against the planner's figures; the text is the reason, short enough to count by."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in reason))
+
 
 def stated(run: Run, *columns: str) -> None:
     """Skipped where a column is empty; nothing is guessed."""

@@ -281,3 +281,8 @@ def test_activations_on_the_host(tmp_path: Path) -> None:
 def test_kernels_and_losses(tmp_path: Path, cells: dict[str, str], expected: tuple[str, str]) -> None:
     training = case(tmp_path, **cells).job.training
     assert (training.kernels, training.loss) == expected
+
+
+def test_a_reason_prints() -> None:
+    """What a log states comes back in reasons, without the characters that turn a terminal around."""
+    assert str(Skipped("attention \u202eflash")) == "attention \N{REPLACEMENT CHARACTER}flash"

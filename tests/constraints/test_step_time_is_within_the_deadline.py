@@ -63,7 +63,7 @@ def test_the_sentence_names_the_longest_of_a_step(
 ) -> None:
     """240 s where 120 s are allowed: at most three terms, the longest first, none of nothing."""
     step = SimpleNamespace(seconds=240.0, microseconds=240_000_000, terms=terms)
-    monkeypatch.setattr("planner.evaluate.step_time", lambda job, values: step)
+    monkeypatch.setattr(constraint, "step_time", lambda job, values: step)
     found = job()
     assert constraint.because(by(found, 120_000_000), plan(found)) == (
         f"a step takes 4 min, 2 min over the deadline of 2 min; most of it is {most}"

@@ -65,3 +65,13 @@ def test_rules_agree_with_the_sentence() -> None:
     Stage 3 loses parameter_offload cpu with optimizer none or nvme, and nvme with none: 9 − 3 = 6. 1 + 2 + 2 + 6 = 11.
     """
     assert verdicts(constraint, job(cluster={"nvme": NVME}, choices=ONE)) == (11, 25)
+
+
+def test_a_technique_that_the_job_names_needs_its_facts() -> None:
+    """Second shards inside the node of a job on one node: the value that is named is refused, the other is not."""
+    found = job(choices={"secondary_partition": ["none", "node"]})
+    named, without = (plan(found, zero_stage=3, secondary_partition=value) for value in ("node", "none"))
+    assert constraint.because(found, without) is None
+    assert constraint.because(found, named) == "secondary_partition node does nothing where nodes is 1"
+    rules = [rule for rule in constraint.require(found) if rule.scope == ("secondary_partition",)]
+    assert [(rule.satisfied(named), rule.satisfied(without)) for rule in rules] == [(False, True)]
