@@ -22,7 +22,8 @@ INTRODUCTION = """# Performance
 `make bench` writes this page. For each job: the candidate configurations (the product of all choices' values), seconds
 in the solver, CPU seconds of the whole search with runner-up (reading catalogs, about a second, left out), and what
 books and step time of every configuration would take, extrapolated from {sample} random ones in the same process. The
-optimum is proven in every row.
+optimum is proven in every row. Configurations count every value of every choice; rules leave part of them out (values
+that the runtime has not, micro-batches that do not divide), as they do for whoever walks the space by hand.
 """
 SAMPLE = 60  # configurations that are evaluated to know what one costs
 HEADINGS = ("job", "GPUs", "configurations", "solver s", "whole s (CPU)", "exhaustive s (CPU)", "times less")

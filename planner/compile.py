@@ -8,17 +8,18 @@ measures are integer variables tied by the point's relation. Memory is in bytes,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ortools.sat.python import cp_model
 
+from planner.beside import run_beside
 from planner.errors import InputError, InternalError
 from planner.forms import Form
 from planner.plan import Plan, Value
 from planner.points import Lines, Point, Points, affine_rows
 from planner.quantities import ceil_divide
+from planner.rows import NO_VALUE, Rows
 from planner.terms import TIME
 
 Objective = Literal["time", "memory", "rank", "overflow"]
@@ -28,7 +29,7 @@ FEW_POINTS = 500  # below this the solver proves the optimum in less time than i
 # Memory is minimised in whole grains of this many bytes: the solver multiplies coefficients with domains in 64 bits,
 # and with bytes on both sides it has denied plans that exist. Limits are exact bytes: no variable there is that wide.
 GRAIN = 2**20
-LOOK = 0.05  # seconds between two looks at whether the search shall end
+MANY_POINTS = 50  # more of them are looked at row by row before they go into a model
 LARGEST_PRODUCT = 2**58  # of a coefficient and the objective's domain
 LARGEST = 2**53  # bytes or microseconds; sums of forms stay far inside CP-SAT's 64 bits
 
@@ -68,7 +69,9 @@ class Question:
 
 
 class _Model:
-    """The CP-SAT model of one question."""
+    """The CP-SAT model of one question; where `narrows`, only points with a best plan are left in it."""
+
+    narrows = True
 
     def __init__(self, points: Points, question: Question) -> None:
         self.points, self.question = points, question
@@ -88,6 +91,8 @@ class _Model:
                 self.ceiling, self.known = reached, (kept[index], row)
         self.reachable = self.ceiling < LARGEST
         kept = [point for point, bound in zip(kept, bounds, strict=True) if bound <= self.ceiling]
+        if self.narrows and len(kept) > MANY_POINTS:
+            kept = self._narrowed(kept)
         self.literals = [(self.model.new_bool_var(f"point {index}"), point) for index, point in enumerate(kept)]
         self.model.add_exactly_one(literal for literal, _ in self.literals)
         self._relations()
@@ -146,6 +151,24 @@ class _Model:
             low, high = (low, middle) if holds(middle) else (middle + 1, high)
         ends.add(low)
         return min((max((form.least(box(index)) for form in self._forms(point)), default=0), index) for index in ends)
+
+    def _narrowed(self, kept: Sequence[Point]) -> list[Point]:
+        """Of very many points those alone that have a plan as good as any, every row of each being looked at.
+
+        Interleaved pipelines make hundreds of layouts that are nearly as good, and the solver slow.
+        """
+        table, ranked = Rows(self.points), self.question.objective == "rank"
+        forms = (None if ranked else self._forms(point) for point in kept)
+        rows = [table.best(point, list(self._bounded(point)), found) for point, found in zip(kept, forms, strict=True)]
+        values = [value for value, _ in rows]
+        best = min(values, default=NO_VALUE)
+        if best == NO_VALUE:
+            return list(kept)
+        index = values.index(best)
+        if not ranked:
+            self.floor = self.ceiling = best
+            self.known, self.reachable = (kept[index], rows[index][1]), True
+        return [point for point, value in zip(kept, values, strict=True) if value <= best]
 
     def _relations(self) -> None:
         """Inner choices and measures go together as the chosen point's relation says.
@@ -251,7 +274,8 @@ class _Model:
         solver.parameters.cp_model_presolve = presolve
         solver.parameters.random_seed = self.question.seed
         solver.parameters.max_time_in_seconds = max(0.01, self.question.time_limit)
-        status = _solved(solver, self.model, self.question.stop)
+        solver.parameters.catch_sigint_signal = False  # its own handler would leave the process without one
+        status = run_beside(lambda: solver.solve(self.model), solver.stop_search, self.question.stop)
         seconds = solver.wall_time
         if status == cp_model.INFEASIBLE and presolve and self.reachable:
             raise InternalError("the solver finds no plan where one is known")
@@ -287,26 +311,6 @@ class _Model:
         return self._with_inner(point, [solver.value(variable) for variable in self.inner])
 
 
-def _solved(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, stop: Callable[[], bool] | None
-) -> cp_model.CpSolverStatus:
-    """The solver's status; a search that is stopped keeps what it found.
-
-    The solver's own handler would leave the process without one: the next interrupt would end it.
-    """
-    solver.parameters.catch_sigint_signal = False
-    with ThreadPoolExecutor(max_workers=1) as beside:  # so that this thread can be interrupted
-        running = beside.submit(solver.solve, model)
-        try:
-            while not wait([running], LOOK).done:
-                if stop is not None and stop():
-                    solver.stop_search()
-        except BaseException:
-            solver.stop_search()
-            raise
-    return running.result()
-
-
 def _bounds(points: Points) -> Iterable[tuple[str, int]]:
     """Each measure with its largest value in any relation; a rule left out may allow more than the model has."""
     for index, name in enumerate(points.measures):
@@ -323,6 +327,8 @@ def feasible(points: Points, question: Question) -> bool:
 
 class _Below(_Model):
     """The model of one question with one demand more: to lie below stairs of two coordinates."""
+
+    narrows = False
 
     def __init__(self, points: Points, question: Question, pairs: Sequence[Sequence[Step]]) -> None:
         self.pairs = pairs

@@ -24,6 +24,8 @@ WHOLE = "whole"
 # Layers by which the first and the last stage may fall behind the fullest: the embedding costs memory only, logits and
 # loss take the time of a layer or two.
 SPARED = ((0, 1), (0, 2), (1, 1), (1, 2))
+# Model chunks of a pipeline rank that are planned by themselves; a job may name more. Published runs have 2 to 8.
+MOST_CHUNKS = 8
 # Of the stages between the ends the second one holds the most: it has the most micro-batches under way.
 STAGES = ("first", "inner", "last")
 
@@ -110,7 +112,7 @@ def _possible(job: Job, name: str) -> Iterable[int]:
         "virtual_stages": len(job.layer_kinds),
     }[name]
     if name == "virtual_stages":
-        yield from (chunks for chunks in range(1, most + 1) if most % chunks == 0)
+        yield from (chunks for chunks in range(1, min(most, MOST_CHUNKS) + 1) if most % chunks == 0)
         return
     ranks = job.cluster.gpus_per_node if name in ("tensor", "sequence") else job.cluster.gpus
     for degree in range(1, min(max(1, most), job.cluster.gpus) + 1):

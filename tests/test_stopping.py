@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from ortools.sat.python import cp_model
 from planner import cli, search
 from planner import compile as compiler
 from planner.answer import solution_answer
+from planner.beside import run_beside
 from planner.clock import Clock, interruptible
 from planner.compile import Answer, Question
 from planner.errors import Stopped
@@ -36,15 +38,15 @@ DIVIDED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _nothing(solver: cp_model.CpSolver, model: cp_model.CpModel, _: object) -> cp_model.CpSolverStatus:
+def _nothing(work: Callable[[], object], _: object, __: object) -> cp_model.CpSolverStatus:
     """The status of a solver that comes to nothing in its time."""
-    solver.solve(model)
+    work()
     return cp_model.UNKNOWN
 
 
 @pytest.fixture(name="no_solver")
 def _no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "_solved", _nothing)
+    monkeypatch.setattr(compiler, "run_beside", _nothing)
 
 
 def _tight() -> Job:
@@ -76,7 +78,7 @@ def test_a_plan_at_its_bound_is_proven_without_the_solver(no_solver: None) -> No
 
 def test_the_bound_without_the_solver_is_below_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     best = solve(_tight())
-    monkeypatch.setattr(compiler, "_solved", _nothing)
+    monkeypatch.setattr(compiler, "run_beside", _nothing)
     found = solve(_tight())
     assert found.proof.bound < best.proof.bound <= found.best.step_time.seconds
 
@@ -161,7 +163,8 @@ def test_a_running_solver_is_stopped() -> None:
         model.add(cp_model.LinearExpr.weighted_sum(chosen, weights) == sum(weights) // 2)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    assert compiler._solved(solver, model, lambda: True) == cp_model.UNKNOWN
+    status = run_beside(lambda: solver.solve(model), solver.stop_search, lambda: True)
+    assert status == cp_model.UNKNOWN
 
 
 def _jobs() -> list[Job]:
