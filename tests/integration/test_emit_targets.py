@@ -32,9 +32,9 @@ RUNTIMES = ("ddp", "fsdp1", "fsdp2")
 
 
 def legal_plan(job: Job, draw: Random) -> Plan | None:
-    """A plan that keeps every rule, memory left aside; None where a few hundred draws find none."""
+    """A plan that keeps every rule, memory left aside; None where some thousand draws find none."""
     rules = specify(job).rules
-    plans = (random_plan(job, draw) for _ in range(300))
+    plans = (random_plan(job, draw) for _ in range(3000))
     return next((plan for plan in plans if all(rule.satisfied(plan) for rule in rules)), None)
 
 
