@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from planner.document_builder import Path
 from planner.effect_terms import DERIVED_SCOPES
-from planner.effects import AnyEffect, Update
+from planner.effects import AnyEffect, Update, When
 from planner.job import Job
 from planner.quantities import BY_NAME
 from planner.reading import Document, nearest
@@ -22,6 +22,8 @@ def check_techniques(job: Job) -> None:
         check_default(entry, document)
         for path, effect in _effects(entry):
             check_effect(effect, document, path, job)
+        for value, technique in entry.values.items():
+            _check_names(technique.where, tuple(job.facts), document, ("values", str(value), "where"))
 
 
 def check_default(entry: ChoiceEntry, document: Document) -> None:
@@ -54,13 +56,15 @@ def check_effect(effect: AnyEffect, document: Document, path: Path, job: Job) ->
             (*path, "part", "choice"), f"unknown choice {shown(part.choice)}",
             "one of " + ", ".join(job.techniques.choices), hint,
         )  # fmt: skip
-    known = (*job.facts, *DERIVED_SCOPES, *job.techniques.choices)
-    for name in effect.when:
+    _check_names(effect.when, (*job.facts, *DERIVED_SCOPES, *job.techniques.choices), document, (*path, "when"))
+
+
+def _check_names(condition: When, known: Sequence[str], document: Document, path: Path) -> None:
+    """InputError for a condition on a name that there is none of."""
+    for name in condition:
         if name not in known:
             message = f"unknown name {shown(name)} in a condition"
-            raise document.error(
-                (*path, "when", name), message, "one of " + ", ".join(known), nearest(name, known), key=True
-            )
+            raise document.error((*path, name), message, "one of " + ", ".join(known), nearest(name, known), key=True)
 
 
 def _check_host_update(effect: Update, document: Document, path: Path) -> None:

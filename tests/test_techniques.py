@@ -204,6 +204,16 @@ def test_an_unknown_name_in_a_condition(tmp_path: Path) -> None:
     assert found.expected.startswith("one of runtime, precision, optimizer, ")
 
 
+def test_an_unknown_fact_under_where(tmp_path: Path) -> None:
+    """Facts of the job, to which choices do not belong."""
+    text = COMPRESSION.replace("  quarter:\n", "  quarter:\n    where: {zero_stage: 3}\n")
+    found = mistake_of_terms(catalog(tmp_path, text))
+    assert (found.path, found.message) == (
+        "values.quarter.where.zero_stage", "unknown name 'zero_stage' in a condition",
+    )  # fmt: skip
+    assert found.expected == "one of runtime, precision, optimizer, method, gpus, nodes, paged"
+
+
 def mistake_of_terms(file: Path) -> InputError:
     """The mistake that shows when terms are made."""
     with pytest.raises(InputError) as caught:

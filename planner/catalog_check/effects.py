@@ -24,13 +24,15 @@ from planner.effects import (
     Shard,
     Transfer,
     Update,
+    When,
 )
 from planner.quantities import BY_NAME
 from planner.units import format_bytes
 
 # Facts of a job that conditions may test, and the catalog that lists their values (empty: numbers or few words).
 FACTS: Mapping[str, str] = {
-    "precision": "", "optimizer": "optimizers", "method": "", "gpus": "", "nodes": "", "paged": "",
+    "runtime": "runtime", "precision": "", "optimizer": "optimizers", "method": "", "gpus": "", "nodes": "",
+    "paged": "",
 }  # fmt: skip
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "precision": ("fp32", "fp16", "bf16"),
@@ -50,6 +52,10 @@ def effect_findings(catalog: Catalog, envelope: Envelope) -> Iterator[Finding]:
             if not effect.source:
                 yield at.error("an effect without source", "source: where its figure is from")
         yield from _together(place, effects)
+    for part in catalog.of("choice"):
+        for value, technique in part.content.values.items():
+            at = part.place / "values" / str(value) / "where"
+            yield from tested(catalog, envelope, at, technique.where, tuple(FACTS))
 
 
 def _groups(catalog: Catalog) -> Iterator[tuple[Place, Sequence[AnyEffect]]]:
@@ -65,9 +71,21 @@ def _groups(catalog: Catalog) -> Iterator[tuple[Place, Sequence[AnyEffect]]]:
 def _condition(catalog: Catalog, envelope: Envelope, place: Place, effect: Effect) -> Iterator[Finding]:
     """`when` and `runtime` name what there is."""
     choices = catalog.entries("choice")
-    names = (*choices, *DERIVED_SCOPES, *FACTS)
-    for name, test in effect.when.items():
-        at = place / "when" / name
+    yield from tested(catalog, envelope, place / "when", effect.when, (*choices, *DERIVED_SCOPES, *FACTS))
+    part = getattr(effect, "part", None)
+    if part is not None:
+        yield from known(place / "part" / "choice", part.choice, choices, "choice")
+    for runtime in effect.runtime:
+        yield from known(place / "runtime", runtime, catalog.names("runtime"), "runtime")
+
+
+def tested(
+    catalog: Catalog, envelope: Envelope, place: Place, condition: When, names: Sequence[str]
+) -> Iterator[Finding]:
+    """The names of a condition are among `names`, and what they are compared with can be."""
+    choices = catalog.entries("choice")
+    for name, test in condition.items():
+        at = place / name
         yield from known(at, name, names, "name in a condition")
         values = tuple(choices[name].values) if name in choices else ()
         values = values or _WORDS.get(name, ()) or (catalog.names(FACTS[name]) if FACTS.get(name) else ())
@@ -76,8 +94,6 @@ def _condition(catalog: Catalog, envelope: Envelope, place: Place, effect: Effec
         if not isinstance(test, OneOf):
             limit = test.at_least if isinstance(test, AtLeast) else test.at_most
             yield from judged(at, limit, envelope.effects["compared"], f"the limit of {name}")
-    for runtime in effect.runtime:
-        yield from known(place / "runtime", runtime, catalog.names("runtime"), "runtime")
 
 
 def _figures(envelope: Envelope, place: Place, effect: AnyEffect) -> Iterator[Finding]:

@@ -58,6 +58,14 @@ CONTRADICTIONS = {
         "    needs: {zero_stage: [3]}\n    conflicts: {zero_stage: [3]}\n",
         ("error", 10, "values.quarter.needs.zero_stage", "needs and conflicts name the same values of zero_stage"),
     ),
+    "a fact that there is not": (
+        "    where: {nods: {at_least: 2}}\n",
+        ("error", 10, "values.quarter.where.nods", "unknown name in a condition 'nods'"),
+    ),
+    "a part by a choice that is not there": (
+        f"    effects:\n      - {{{TRANSFER}, bytes: 4, of: partition, part: {{choice: optimizer_on_gpus}}}}\n",
+        ("error", 11, "values.quarter.effects[0].part.choice", "unknown choice 'optimizer_on_gpus'"),
+    ),
     "its own choice": (
         "    needs: {state_compression: [none]}\n",
         ("error", 10, "values.quarter.needs.state_compression", "needs another value of its own choice"),
