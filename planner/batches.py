@@ -12,14 +12,14 @@ from itertools import islice
 
 import numpy
 
-from planner.floors import Floors, StandingFloors
+from planner.floors import Floors
+from planner.forms import LARGEST
 from planner.memory import least_activations
 from planner.plan import Layout, Value, layout_of
-from planner.points import OuterSpace, capacities_of, legal_values
+from planner.points import OuterSpace, legal_values, standing_floors
 from planner.specification import Specification
 
 BATCH = ("layout", "micro_batch")
-LARGEST = 2**62
 LOOKED_AT = 4  # layouts that are looked at for each of the first batches
 
 
@@ -43,12 +43,11 @@ class Batches:
     """The legal layouts with micro-batches of a specification."""
 
     def __init__(self, specification: Specification, outer: OuterSpace) -> None:
-        by_name = {choice.name: choice for choice in outer.choices}
-        self.job, self.sizes = specification.job, [by_name["micro_batch"]]
+        self.job, self.sizes = specification.job, [specification.space.by_name["micro_batch"]]
         self.rules = [rule for rule in outer.rules if set(rule.scope) <= set(BATCH)]
-        self.most = capacities_of(specification, None).get("gpu", LARGEST)
-        self.floors, self.standing = Floors(self.job), StandingFloors(specification)
-        self.layouts = [value for value in by_name["layout"].values if isinstance(value, Layout)]
+        self.most = specification.capacities.get("gpu", LARGEST)
+        self.floors, self.standing = Floors(self.job), standing_floors(specification, None)
+        self.layouts = outer.layouts
         self.layout_floors = self.floors.of_layouts(self.layouts)
         self.found: dict[Layout, list[Batch]] = {}
 

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from planner.batches import BATCH, LARGEST, Batch, Batches
+from planner.batches import BATCH, Batch, Batches
 from planner.clock import Clock
-from planner.forms import Reader, least_time, may_hold
+from planner.forms import LARGEST, Reader, least_time, may_hold
 from planner.objective import slackened
 from planner.plan import Value
 from planner.points import (
     Point,
     Points,
-    capacities_of,
     gathered,
     inner_choices,
     legal_values,
@@ -71,7 +70,7 @@ class _Candidates:
     def __init__(self, specification: Specification) -> None:
         self.specification = specification
         self.outer = outer_space(specification, None)
-        self.capacities = capacities_of(specification, None)
+        self.capacities = specification.capacities
         measures = [measure.name for measure in specification.space.measures]
         self.standing = Reader([term for term in specification.memory if "micro_batch" not in term.scope], measures)
         self.rest = [choice for choice in self.outer.choices if choice.name not in BATCH]
@@ -118,19 +117,13 @@ class _Candidates:
             self.complete[batch] = [values for values in found if self.outer.key(values) in self.outer.relations]
         return self.complete[batch]
 
-    def _boxes(self, legal: Legal) -> tuple[Any, Any]:
-        """Arrays (points, measures) of the bounds of the measures."""
-        boxes = [self.outer.relations[self.outer.key(values)].boxes for values in legal]
-        bounds = numpy.array(boxes, dtype=numpy.int64).reshape(len(legal), -1, 2)
-        return bounds[:, :, 0], bounds[:, :, 1]
-
     def _holding(self, legal: Legal) -> Legal:
         """The points whose memory can hold without what grows with the micro-batch."""
         if not legal or not self.standing.places:
             return legal
         first, alike = self._distinct(self.standing, legal)
         some = [legal[index] for index in first]
-        holds = may_hold(self.standing, self.standing.sums(some), *self._boxes(some), self.capacities)
+        holds = may_hold(self.standing, self.standing.sums(some), *self.outer.boxes(some), self.capacities)
         return [legal[index] for index in numpy.flatnonzero(holds[alike]).tolist()]
 
     def _distinct(self, reader: Reader, legal: Legal) -> tuple[list[int], NDArray[Any]]:
@@ -152,7 +145,7 @@ class _Candidates:
         if not legal:
             return []
         _, time = readers(self.specification)
-        fast = numpy.flatnonzero(least_time(time, time.sums(legal), *self._boxes(legal)) <= ceiling).tolist()
+        fast = numpy.flatnonzero(least_time(time, time.sums(legal), *self.outer.boxes(legal)) <= ceiling).tolist()
         return points_of(self.specification, [legal[index] for index in fast], self.outer, None)
 
     def _fast_row(self, point: Point) -> int:

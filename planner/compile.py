@@ -15,11 +15,12 @@ from ortools.sat.python import cp_model
 
 from planner.beside import run_beside
 from planner.errors import InputError, InternalError
+from planner.forms import LARGEST as BEYOND
 from planner.forms import Form
 from planner.plan import Plan, Value
 from planner.points import Lines, Point, Points, affine_rows
 from planner.quantities import ceil_divide
-from planner.rows import NO_VALUE, Rows
+from planner.rows import Rows
 from planner.terms import TIME
 
 Objective = Literal["time", "memory", "rank", "overflow"]
@@ -161,8 +162,8 @@ class _Model:
         forms = (None if ranked else self._forms(point) for point in kept)
         rows = [table.best(point, list(self._bounded(point)), found) for point, found in zip(kept, forms, strict=True)]
         values = [value for value, _ in rows]
-        best = min(values, default=NO_VALUE)
-        if best == NO_VALUE:
+        best = min(values, default=BEYOND)
+        if best == BEYOND:
             return list(kept)
         index = values.index(best)
         if not ranked:

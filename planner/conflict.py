@@ -50,7 +50,7 @@ def minimal_conflict(specification: Specification, clock: Clock | None = None) -
     limits = {limit.constraint for limit in specification.every_limit}
     kept = sorted(_names(specification), key=lambda name: name in limits)
     undecided: list[frozenset[str]] = []
-    feasible = _feasibility(specification, clock, undecided)
+    feasible = feasibility(specification, clock, undecided)
     late = _late(specification)
     if late and feasible(frozenset(kept) - late) and not feasible(late):
         return tuple(late), not undecided  # mostly so, and found without dropping all else step by step
@@ -68,7 +68,7 @@ def minimal_conflict(specification: Specification, clock: Clock | None = None) -
     return tuple(name for name in _names(specification) if name in kept), not undecided
 
 
-def _feasibility(
+def feasibility(
     specification: Specification, clock: Clock | None, undecided: list[frozenset[str]]
 ) -> Callable[[frozenset[str]], bool]:
     """Whether some plan may satisfy the named constraints alone; yes where the clock leaves it open, see `undecided`.

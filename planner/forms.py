@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Boxes = Sequence[tuple[int, int]]
 Place = tuple[str, str]
+LARGEST = 2**62  # beyond every sum
 LARGEST_TERM = 2**55  # bytes or microseconds of one term; a few hundred of them stay inside 64 bits
 
 

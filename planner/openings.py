@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from planner.clock import Clock
-from planner.forms import extremes, least_time, may_hold
+from planner.forms import LARGEST, extremes, least_time, may_hold
 from planner.plan import Value
 from planner.points import (
     OuterSpace,
@@ -22,7 +22,6 @@ from planner.points import (
     gathered,
     inner_choices,
     legal_parts,
-    legal_values,
     outer_space,
     parts,
     points_of,
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Legal = Sequence[Mapping[str, Value]]
-LARGEST = 2**62
-Bounds = tuple["NDArray[Any]", "NDArray[Any]"]
 
 
 @dataclass(frozen=True)
@@ -70,10 +67,9 @@ def _leanest(
     if capacity is None:
         yield from ((part, -LARGEST) for part in legal_parts(outer))
         return
-    rest = tuple(choice for choice in outer.choices if choice.name != "layout")
     standing = standing_floors(specification, active)
     for layout in sorted(outer.layouts, key=standing.bytes):
-        for part in parts(outer, legal_values(rest, outer.rules, {"layout": layout})):
+        for part in parts(outer, outer.under(layout)):
             yield part, standing.bytes(layout) - capacity
 
 
@@ -99,13 +95,6 @@ def _ends(specification: Specification, outer: OuterSpace, part: Legal) -> list[
     return [numpy.array([one.rows[end][inner:] for one in relations], dtype=numpy.int64) for end in (-1, 0)]
 
 
-def _boxes(outer: OuterSpace, part: Legal) -> Bounds:
-    """Arrays (points, measures) of the bounds of the measures."""
-    boxes = [outer.relations[outer.key(values)].boxes for values in part]
-    bounds = numpy.array(boxes, dtype=numpy.int64).reshape(len(part), -1, 2)
-    return bounds[:, :, 0], bounds[:, :, 1]
-
-
 def nearest_points(
     specification: Specification,
     active: frozenset[str],
@@ -123,7 +112,7 @@ def nearest_points(
     for part, least_over in _leanest(specification, outer, active, soft.get("gpu")):
         if least_over > best + margin:
             break
-        sums, boxes = memory.sums(part), _boxes(outer, part)
+        sums, boxes = memory.sums(part), outer.boxes(part)
         holds = may_hold(memory, sums, *boxes, held)
         least = _excess(memory.places, extremes(sums, *boxes)[0], soft)
         for rows in _ends(specification, outer, part):

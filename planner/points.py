@@ -11,13 +11,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from planner.choices import Choice, Space
 from planner.floors import StandingFloors
-from planner.forms import Boxes, Form, Reader, least_time, may_hold, memory_forms, time_forms
+from planner.forms import Form, Reader, least_time, may_hold, memory_forms, time_forms
 from planner.memory import least_activations
 from planner.plan import Layout, Value
 from planner.specification import Specification
@@ -25,6 +25,9 @@ from planner.terms import TIME, Rule, Term
 
 if TYPE_CHECKING:
     pass
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Active = frozenset[str] | None
 IN_THE_RUNTIME = "techniques_exist_in_the_runtime"
@@ -99,6 +102,17 @@ class OuterSpace:
         known = next(choice.values for choice in self.choices if choice.name == "layout")
         return [value for value in known if isinstance(value, Layout)]
 
+    def under(self, layout: Layout) -> Iterator[dict[str, Value]]:
+        """Combinations with a layout that the rules allow."""
+        others = [choice for choice in self.choices if choice.name != "layout"]
+        return legal_values(others, self.rules, {"layout": layout})
+
+    def boxes(self, legal: Sequence[Mapping[str, Value]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Arrays (points, measures) of the bounds of the measures."""
+        boxes = [self.relations[self.key(values)].boxes for values in legal]
+        bounds = numpy.array(boxes, dtype=numpy.int64).reshape(len(legal), -1, 2)
+        return bounds[:, :, 0], bounds[:, :, 1]
+
     def key(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         """Which relation belongs to a combination of outer values."""
         return tuple(values[name] for name in self.reading)
@@ -145,14 +159,14 @@ def roomy_parts(
     specification: Specification, outer: OuterSpace, active: Active, leanest_first: bool = False
 ) -> Iterator[list[dict[str, Value]]]:
     """As `legal_parts`, without combinations that must exceed the GPU: layout by layout, as they are or by memory."""
-    most = capacities_of(specification, active).get("gpu")
-    if most is None or outer.choices[0].name != "layout":
+    most = specification.capacities_of(active).get("gpu")
+    if most is None:
         yield from legal_parts(outer)
         return
     standing, job = standing_floors(specification, active), specification.job
     layouts = sorted(outer.layouts, key=standing.bytes) if leanest_first else outer.layouts
     roomy = (layout for layout in layouts if standing.bytes(layout) <= most)
-    found = (values for layout in roomy for values in legal_values(outer.choices[1:], outer.rules, {"layout": layout}))
+    found = (values for layout in roomy for values in outer.under(layout))
     yield from parts(outer, (values for values in found if least_activations(job, values) <= most))
 
 
@@ -184,28 +198,22 @@ def points_of(
 ) -> list[Point]:
     """The legal points that the active limits leave open, with their forms."""
     keys = list(map(outer.key, legal))
-    kept, memory, time = _forms(specification, legal, [outer.relations[key].boxes for key in keys], active)
+    kept, memory, time = _forms(specification, legal, outer, active)
     weights = _weights(specification.space)
     ranks = (sum(weights[c.name] * c.values.index(legal[index][c.name]) for c in outer.choices) for index in kept)
     return list(map(Point, (legal[i] for i in kept), (keys[i] for i in kept), ranks, memory, time))
 
 
-def capacities_of(specification: Specification, active: Active) -> dict[str, int]:
-    """The capacities of the active limits, by device, and that of `time`."""
-    return specification.capacities_of(active)
-
-
 def _forms(
-    specification: Specification, legal: Sequence[Mapping[str, Value]], boxes: Sequence[Boxes], active: Active
+    specification: Specification, legal: Sequence[Mapping[str, Value]], outer: OuterSpace, active: Active
 ) -> tuple[Sequence[int], Sequence[Mapping[str, tuple[Form, ...]]], Sequence[tuple[Form, ...]]]:
     """Which points the active limits leave open, with the memory and the time forms of each of those."""
     if not legal:
         return (), (), ()
     memory, time = readers(specification)
-    bounds = numpy.array(boxes, dtype=numpy.int64).reshape(len(legal), -1, 2)
-    low, high = bounds[:, :, 0], bounds[:, :, 1]
+    low, high = outer.boxes(legal)
     sums = memory.sums(legal)
-    capacities = capacities_of(specification, active)
+    capacities = specification.capacities_of(active)
     holds = may_hold(memory, sums, low, high, capacities)
     if TIME in capacities:
         holds &= least_time(time, time.sums(legal), low, high) <= capacities[TIME]

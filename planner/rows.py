@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from planner.forms import Form
+from planner.forms import LARGEST, Form
 from planner.plan import Value
 from planner.points import Point, Points
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-NO_VALUE = 2**62
 
 
 class Rows:
@@ -26,7 +24,7 @@ class Rows:
         self.weights = numpy.array(points.inner_weights, dtype=numpy.int64)
 
     def best(self, point: Point, bounded: Sequence[tuple[Form, int]], forms: Sequence[Form] | None) -> tuple[int, int]:
-        """The least value of all rows within the bounds, and the row; NO_VALUE where none is.
+        """The least value of all rows within the bounds, and the row; LARGEST where none is.
 
         A row's value is the largest of the forms, or without forms its rank in the order of the catalog.
         """
@@ -36,12 +34,12 @@ class Rows:
             limits = numpy.array([bound for _, bound in bounded], dtype=numpy.int64)
             holds = numpy.all(_values([form for form, _ in bounded], measures) <= limits[:, None], axis=0)
         if not holds.any():
-            return NO_VALUE, 0
+            return LARGEST, 0
         if forms is None:
             values = point.rank + places @ self.weights
         else:
             values = _values(forms, measures).max(axis=0) if forms else numpy.zeros(len(places), dtype=numpy.int64)
-        row = int(numpy.where(holds, values, NO_VALUE).argmin())
+        row = int(numpy.where(holds, values, LARGEST).argmin())
         return int(values[row]), row
 
     def _arrays(self, key: tuple[Value, ...]) -> tuple[NDArray[Any], NDArray[Any]]:

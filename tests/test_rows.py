@@ -6,10 +6,10 @@ import pytest
 
 from planner import compile as compiler
 from planner.compile import Question, ask
-from planner.forms import Form
+from planner.forms import LARGEST, Form
 from planner.plan import Value
 from planner.points import Point, Points, Relation, enumerate_points
-from planner.rows import NO_VALUE, Rows
+from planner.rows import Rows
 from planner.space import job_space
 from planner.specification import specify
 from tests.jobs import job
@@ -32,7 +32,7 @@ def test_the_least_value_within_the_bounds() -> None:
     assert rows.best(point, [], [falling]) == (4, 3)
     assert rows.best(point, [(Form(0, (1,)), 4)], [falling]) == (6, 2)
     assert rows.best(point, [], [falling, rising]) == (9, 1)  # 10, 9, 11, 13
-    assert rows.best(point, [(Form(0, (1,)), -1)], [falling]) == (NO_VALUE, 0)
+    assert rows.best(point, [(Form(0, (1,)), -1)], [falling]) == (LARGEST, 0)
 
 
 def test_ranks_count_the_inner_choices() -> None:

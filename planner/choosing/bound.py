@@ -8,6 +8,7 @@ from itertools import product
 import numpy
 
 from planner.floors import Floors, StandingFloors
+from planner.forms import LARGEST
 from planner.job import Job
 from planner.plan import Layout
 from planner.space import job_space
@@ -16,7 +17,6 @@ from planner.terms import Values
 
 MOST = 500_000  # layouts with micro-batches that are looked at
 CLOSER = 2_000  # of them that are looked at closely, those with the least rough floors
-LARGEST = 2**62
 
 
 def least_microseconds(job: Job) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from planner.compile import Question, feasible
-from planner.conflict import minimal_conflict
+from planner.conflict import feasibility, minimal_conflict
 from planner.job import Job
-from planner.points import enumerate_points
 from planner.specification import Specification, specify
 from planner.terms import Limit
 
@@ -29,7 +27,4 @@ def limits_in_conflict(job: Job) -> tuple[str, ...]:
 def _holds(specification: Specification, limits: frozenset[str]) -> bool:
     """Whether some plan satisfies these limits and every rule."""
     rules = frozenset(item.constraint for item in specification.requirements if not isinstance(item, Limit))
-    active = rules | limits
-    capacities = specification.capacities_of(active)
-    question = Question("rank", capacities, specification.job.time_limit)
-    return feasible(enumerate_points(specification, active), question)
+    return feasibility(specification, None, [])(rules | limits)
