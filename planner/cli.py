@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import signal
 import sys
 from io import TextIOWrapper
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -247,6 +250,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     A bug is told in one line; with TRACEBACK in the environment it is raised as it is.
     """
+    interrupted = _telling_interrupts()
     gc.disable()  # a command is short and its data small: collecting cycles costs a tenth of its time
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -265,11 +269,27 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         _unwritable(error)
     except Exception as error:
+        if interrupted:
+            sys.exit(4)
         if os.environ.get(TRACEBACK):
             raise
         told = f"planner: a bug of the planner: {type(error).__name__}: {error}; {TRACEBACK}=1 shows where"
         click.echo(told, err=True)
         sys.exit(InternalError.exit_code)
+
+
+def _telling_interrupts() -> list[int]:
+    """Ctrl-C from here on, noted as well as raised: a library that is loading may turn it into an error of its own."""
+    came: list[int] = []
+
+    def raised(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        signal.default_int_handler(number, frame)
+
+    # Elsewhere it is somebody's own, or ignored; and only the main thread may set it.
+    if current_thread() is main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, raised)
+    return came
 
 
 def _unwritable(error: OSError) -> NoReturn:

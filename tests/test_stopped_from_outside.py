@@ -55,6 +55,25 @@ def test_a_signal_leaves_nothing_half_written(number: int, seconds: float, tmp_p
     assert process.returncode in allowed, err
 
 
+def test_an_interrupt_while_the_solver_loads_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A library that is loading makes an error of its own of Ctrl-C, as extensions (ImportError) and pydantic do."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupted(*_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr("planner.shipped.names", interrupted)
+    with pytest.raises(SystemExit) as left:
+        main(["catalog", "list"])
+    signal.signal(signal.SIGINT, before)
+    assert (left.value.code, capsys.readouterr()) == (4, ("", ""))
+
+
 def test_a_time_limit_that_is_too_short_still_answers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The best plan so far, or word that there is none yet; files only with a plan."""
     code, out, err = run(
