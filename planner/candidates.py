@@ -21,7 +21,6 @@ from planner.forms import LARGEST, Reader, least_time, may_hold
 from planner.objective import slackened
 from planner.plan import Value
 from planner.points import (
-    Point,
     Points,
     gathered,
     inner_choices,
@@ -30,6 +29,7 @@ from planner.points import (
     points_of,
     readers,
 )
+from planner.rows import fastest_rows
 from planner.specification import Specification
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 Wanted = Callable[[Mapping[str, Value]], bool]
 Legal = Sequence[Mapping[str, Value]]
+Found = tuple[Mapping[str, Value], int]
 FIRST_CHUNK = 12  # layouts with micro-batch that are gone through before the first look at what holds
-ROWS_TRIED = 8  # rows of a point that are tried for a plan that holds
 
 
 def promising_points(
@@ -47,15 +47,15 @@ def promising_points(
     within: Fraction = Fraction(0),
     clock: Clock | None = None,
 ) -> Points:
-    """The points that the fastest plan can be at: all whose least time is at most that of some plan that holds.
+    """The points that the fastest plan can be at: all with a plan that holds and is as fast as any.
 
-    Points that cannot hold even without what grows with the micro-batch are left out. `wanted` restricts the points
-    that count; with `within` all are there that can hold a plan within that share of the fastest. The clock may end
-    the reading early.
+    `wanted` restricts the points that count; with `within` all are there that have a plan within that share of the
+    fastest. The clock may end the reading early.
     """
     candidates = _candidates(specification)
     found, unread = candidates.nearest(wanted, within, clock)
-    return replace(gathered(specification, found, candidates.outer.relations), unread=unread)
+    points = points_of(specification, found, candidates.outer, None)
+    return replace(gathered(specification, points, candidates.outer.relations), unread=unread)
 
 
 @lru_cache(maxsize=4)
@@ -76,17 +76,16 @@ class _Candidates:
         self.rest = [choice for choice in self.outer.choices if choice.name not in BATCH]
         self.further = [rule for rule in self.outer.rules if not set(rule.scope) <= set(BATCH)]
         self.batches = Batches(specification, self.outer)
-        self.complete: dict[Batch, Legal] = {}
+        self.complete: dict[Batch, list[Mapping[str, Value]]] = {}
 
-    def nearest(self, wanted: Wanted, within: Fraction, clock: Clock | None) -> tuple[list[Point], int | None]:
-        """Points by rising floors, until one that holds is faster than all that are left, and the first floor unread.
+    def nearest(self, wanted: Wanted, within: Fraction, clock: Clock | None) -> tuple[Legal, int | None]:
+        """The points, read by rising floors until some plan is faster than all floors left, and the first floor unread.
 
         The latter is None unless the clock ended the reading. `within`: the share by which a plan may be slower.
         """
-        found, read, ceiling, size = [], set[Batch](), LARGEST, FIRST_CHUNK
+        found, read, ceiling, size, unread = list[Found](), set[Batch](), LARGEST, FIRST_CHUNK, None
         for first in self.batches.first(FIRST_CHUNK):
-            more, ceiling = self._reached(first, wanted, ceiling, within)
-            found += more
+            ceiling = self._reached(first, wanted, ceiling, within, found)
             read.update(first)
             if ceiling < LARGEST or (clock is not None and clock.over()):
                 break
@@ -95,36 +94,41 @@ class _Candidates:
             if chunk[0].floor > ceiling:
                 break
             if clock is not None and clock.over():
-                return found, chunk[0].floor
+                unread = chunk[0].floor
+                break
             near = [batch for batch in chunk if batch.floor <= ceiling]
-            more, ceiling = self._reached(near, wanted, ceiling, within)
-            found += more
+            ceiling = self._reached(near, wanted, ceiling, within, found)
             size *= 2
-        return found, None
+        return [values for values, fastest in found if fastest <= ceiling], unread
 
     def _reached(
-        self, batches: Sequence[Batch], wanted: Wanted, ceiling: int, within: Fraction
-    ) -> tuple[list[Point], int]:
-        """The points of some batches that can be as fast as the ceiling, and the ceiling that they lower."""
-        legal = [values for batch in batches for values in self._completed(batch) if wanted(values)]
-        part = self._part(self._holding(legal), ceiling)
-        return part, min([ceiling, *(slackened(self._fast_row(point), within) for point in part)])
+        self, batches: Sequence[Batch], wanted: Wanted, ceiling: int, within: Fraction, found: list[Found]
+    ) -> int:
+        """Adds the points of some batches that reach the ceiling to those found; the ceiling that they lower."""
+        self._complete([batch for batch in batches if batch not in self.complete])
+        part = self._part([values for batch in batches for values in self.complete[batch] if wanted(values)], ceiling)
+        found += part
+        return min([ceiling, *(slackened(fastest, within) for _, fastest in part)])
 
-    def _completed(self, batch: Batch) -> Legal:
-        """The legal points with one layout and micro-batch."""
-        if batch not in self.complete:
+    def _complete(self, batches: Sequence[Batch]) -> None:
+        """Goes through the other choices under some layouts with micro-batches."""
+        legal = []
+        for batch in batches:
+            self.complete[batch] = []
             found = legal_values(self.rest, self.further, batch.values)
-            self.complete[batch] = [values for values in found if self.outer.key(values) in self.outer.relations]
-        return self.complete[batch]
+            legal += [(batch, values) for values in found if self.outer.key(values) in self.outer.relations]
+        for index in self._holding([values for _, values in legal]):
+            batch, values = legal[index]
+            self.complete[batch].append(values)
 
-    def _holding(self, legal: Legal) -> Legal:
-        """The points whose memory can hold without what grows with the micro-batch."""
+    def _holding(self, legal: Legal) -> Sequence[int]:
+        """Which points' memory can hold without what grows with the micro-batch."""
         if not legal or not self.standing.places:
-            return legal
+            return range(len(legal))
         first, alike = self._distinct(self.standing, legal)
         some = [legal[index] for index in first]
         holds = may_hold(self.standing, self.standing.sums(some), *self.outer.boxes(some), self.capacities)
-        return [legal[index] for index in numpy.flatnonzero(holds[alike]).tolist()]
+        return numpy.flatnonzero(holds[alike]).tolist()
 
     def _distinct(self, reader: Reader, legal: Legal) -> tuple[list[int], NDArray[Any]]:
         """One point of each kind that the reader can tell apart, and for each point the position of its kind."""
@@ -140,23 +144,19 @@ class _Candidates:
             alike.append(kinds[kind])
         return first, numpy.array(alike, dtype=numpy.int64)
 
-    def _part(self, legal: Legal, ceiling: int) -> list[Point]:
-        """The points of a chunk that can be as fast as the ceiling and can hold."""
+    def _part(self, legal: Legal, ceiling: int) -> list[Found]:
+        """The points of a chunk that have a plan that holds and is within the ceiling, with the fastest one's time."""
         if not legal:
             return []
-        _, time = readers(self.specification)
-        fast = numpy.flatnonzero(least_time(time, time.sums(legal), *self.outer.boxes(legal)) <= ceiling).tolist()
-        return points_of(self.specification, [legal[index] for index in fast], self.outer, None)
-
-    def _fast_row(self, point: Point) -> int:
-        """The least time of a few rows of the point, ends included, at which every device holds; else LARGEST."""
-        rows, inner = self.outer.relations[point.key].rows, len(inner_choices(self.specification))
-        bounded = [
-            (form, self.capacities[d]) for d, forms in point.memory.items() if d in self.capacities for form in forms
-        ]
-        fastest = LARGEST
-        for row in {*rows[:: max(1, len(rows) // ROWS_TRIED)], rows[-1]}:
-            box = tuple((value, value) for value in row[inner:])
-            if all(form.least(box) <= bound for form, bound in bounded):
-                fastest = min(fastest, max((form.least(box) for form in point.time), default=0))
-        return fastest
+        memory, time = readers(self.specification)
+        low, high = self.outer.boxes(legal)
+        timed = time.sums(legal)
+        fast = numpy.flatnonzero(least_time(time, timed, low, high) <= ceiling)
+        held = memory.sums([legal[index] for index in fast.tolist()])
+        holds = may_hold(memory, held, low[fast], high[fast], self.capacities)
+        kept = [legal[index] for index in fast[holds].tolist()]
+        relations = [self.outer.relations[self.outer.key(values)] for values in kept]
+        sums, inner = (held[holds], timed[fast[holds]]), len(inner_choices(self.specification))
+        fastest = fastest_rows((memory, time), sums, relations, inner, self.capacities).tolist()
+        found = zip(kept, fastest, strict=True)
+        return [(values, reached) for values, reached in found if reached <= min(ceiling, LARGEST - 1)]

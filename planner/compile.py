@@ -15,8 +15,7 @@ from ortools.sat.python import cp_model
 
 from planner.beside import run_beside
 from planner.errors import InputError, InternalError
-from planner.forms import LARGEST as BEYOND
-from planner.forms import Form
+from planner.forms import LARGEST, Form
 from planner.plan import Plan, Value
 from planner.points import Lines, Point, Points, affine_rows
 from planner.quantities import ceil_divide
@@ -30,9 +29,7 @@ FEW_POINTS = 500  # below this the solver proves the optimum in less time than i
 # Memory is minimised in whole grains of this many bytes: the solver multiplies coefficients with domains in 64 bits,
 # and with bytes on both sides it has denied plans that exist. Limits are exact bytes: no variable there is that wide.
 GRAIN = 2**20
-MANY_POINTS = 50  # more of them are looked at row by row before they go into a model
 LARGEST_PRODUCT = 2**58  # of a coefficient and the objective's domain
-LARGEST = 2**53  # bytes or microseconds; sums of forms stay far inside CP-SAT's 64 bits
 
 
 @dataclass(frozen=True)
@@ -70,35 +67,42 @@ class Question:
 
 
 class _Model:
-    """The CP-SAT model of one question; where `narrows`, only points with a best plan are left in it."""
+    """The CP-SAT model of one question, of the points alone that have a plan as good as any.
 
-    narrows = True
+    Which these are is known from the points' rows before the solver is asked; what it proves has to agree.
+    """
 
     def __init__(self, points: Points, question: Question) -> None:
         self.points, self.question = points, question
         self.model = cp_model.CpModel()
         self.measures = [self.model.new_int_var(0, measure_bound, name) for name, measure_bound in _bounds(points)]
         self.inner = [self.model.new_int_var(0, len(choice.values) - 1, choice.name) for choice in points.inner]
-        kept = [point for point in points.points if self._possible(point)]
-        bounds = [self._least(point) for point in kept]
-        self.floor, self.ceiling = min(bounds, default=0), LARGEST
-        self.offset = 0  # what the objective's variable counts from
+        self.ceiling = LARGEST  # no plan reaches less
         self.known: tuple[Point, int] | None = None  # a point and its row that reach the ceiling
-        for bound, index in sorted(zip(bounds, range(len(kept)), strict=True)):
-            if bound >= self.ceiling:
-                break  # no point from here on reaches less
-            reached, row = self._reached(kept[index])
-            if reached < self.ceiling:
-                self.ceiling, self.known = reached, (kept[index], row)
-        self.reachable = self.ceiling < LARGEST
-        kept = [point for point, bound in zip(kept, bounds, strict=True) if bound <= self.ceiling]
-        if self.narrows and len(kept) > MANY_POINTS:
-            kept = self._narrowed(kept)
+        self.offset = 0  # what the objective's variable counts from
+        kept = self._kept([point for point in points.points if self._possible(point)])
         self.literals = [(self.model.new_bool_var(f"point {index}"), point) for index, point in enumerate(kept)]
         self.model.add_exactly_one(literal for literal, _ in self.literals)
         self._relations()
         self._limits()
         self._objective()
+
+    def _kept(self, possible: Sequence[Point]) -> Sequence[Point]:
+        """The points with a plan as good as any; all of them where no row of any holds, for the solver to prove."""
+        rows, ranked = Rows(self.points), self.question.objective == "rank"
+        bounds = [point.rank if ranked else self._least(point) for point in possible]
+        reached = {}
+        for bound, index in sorted(zip(bounds, range(len(possible)), strict=True)):
+            if bound > self.ceiling:
+                break  # no point from here on reaches the ceiling
+            point = possible[index]
+            forms = None if ranked else self._forms(point)
+            reached[index], row = rows.best(point, list(self._bounded(point)), forms)
+            if reached[index] < self.ceiling:
+                self.ceiling, self.known = reached[index], (point, row)
+        if self.known is None:
+            return possible
+        return [possible[index] for index, value in sorted(reached.items()) if value == self.ceiling]
 
     def _boxes(self, point: Point) -> tuple[tuple[int, int], ...]:
         """The boxes of the measures at a point."""
@@ -125,51 +129,6 @@ class _Model:
         """A lower bound of the objective at a point; above the ceiling some plan is better than all of the point."""
         boxes = self._boxes(point)
         return max((form.least(boxes) for form in self._forms(point)), default=0)
-
-    def _reached(self, point: Point) -> tuple[int, int]:
-        """The objective of some row of the point that satisfies every bound, and the row; LARGEST where none was found.
-
-        Rows are ordered by the inner choices, and more of them mostly means less memory and more time: bisection finds
-        the first row that holds. Where that order does not hold the value is still one that a plan reaches.
-        """
-        rows, inner = self.points.relations[point.key].rows, len(self.points.inner)
-        bounded = list(self._bounded(point))
-
-        def box(index: int) -> tuple[tuple[int, int], ...]:
-            return tuple((value, value) for value in rows[index][inner:])
-
-        def holds(index: int) -> bool:
-            return all(form.least(box(index)) <= bound for form, bound in bounded)
-
-        low, high = 0, len(rows) - 1
-        if not holds(high):
-            low = high = next((index for index in range(high) if holds(index)), -1)
-            if low < 0:
-                return LARGEST, 0
-        ends = {high}
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if holds(middle) else (middle + 1, high)
-        ends.add(low)
-        return min((max((form.least(box(index)) for form in self._forms(point)), default=0), index) for index in ends)
-
-    def _narrowed(self, kept: Sequence[Point]) -> list[Point]:
-        """Of very many points those alone that have a plan as good as any, every row of each being looked at.
-
-        Interleaved pipelines make hundreds of layouts that are nearly as good, and the solver slow.
-        """
-        table, ranked = Rows(self.points), self.question.objective == "rank"
-        forms = (None if ranked else self._forms(point) for point in kept)
-        rows = [table.best(point, list(self._bounded(point)), found) for point, found in zip(kept, forms, strict=True)]
-        values = [value for value, _ in rows]
-        best = min(values, default=BEYOND)
-        if best == BEYOND:
-            return list(kept)
-        index = values.index(best)
-        if not ranked:
-            self.floor = self.ceiling = best
-            self.known, self.reachable = (kept[index], rows[index][1]), True
-        return [point for point, value in zip(kept, values, strict=True) if value <= best]
 
     def _relations(self) -> None:
         """Inner choices and measures go together as the chosen point's relation says.
@@ -278,7 +237,7 @@ class _Model:
         solver.parameters.catch_sigint_signal = False  # its own handler would leave the process without one
         status = run_beside(lambda: solver.solve(self.model), solver.stop_search, self.question.stop)
         seconds = solver.wall_time
-        if status == cp_model.INFEASIBLE and presolve and self.reachable:
+        if status == cp_model.INFEASIBLE and presolve and self.known is not None:
             raise InternalError("the solver finds no plan where one is known")
         if status == cp_model.MODEL_INVALID:
             raise InputError("the job's numbers are beyond what the solver can hold", expected="smaller sizes")
@@ -291,14 +250,13 @@ class _Model:
         return Answer(name, self._plan(solver), round(solver.objective_value) + self.offset, bound, seconds)
 
     def _without_solver(self, seconds: float) -> Answer:
-        """What bounds and rows say where the solver came to nothing: a plan that holds, and what none is below."""
-        if self.known is None or self.question.objective == "rank":
+        """What the rows say where the solver came to nothing."""
+        if self.known is None:
             return Answer("stopped", None, None, None, seconds)
         point, row = self.known
-        places = self.points.relations[point.key].rows[row]
-        value, bound = ceil_divide(self.ceiling, self.grain), ceil_divide(self.floor, self.grain)
-        name: Literal["optimal", "feasible"] = "optimal" if value == bound else "feasible"
-        return Answer(name, self._with_inner(point, places), value, bound, seconds)
+        plan = self._with_inner(point, self.points.relations[point.key].rows[row])
+        value = ceil_divide(self.ceiling, self.grain)
+        return Answer("optimal", plan, value, value, seconds)
 
     def _with_inner(self, point: Point, places: Sequence[int]) -> Plan:
         """A point's values and the inner choices' at their places, in the order of the space."""
@@ -323,18 +281,19 @@ def feasible(points: Points, question: Question) -> bool:
     if not points.points:
         return False
     model = _Model(points, replace(question, objective="rank"))
-    return bool(model.reachable) or model.solve().status != "infeasible"
+    return model.known is not None or model.solve().status != "infeasible"
 
 
 class _Below(_Model):
     """The model of one question with one demand more: to lie below stairs of two coordinates."""
 
-    narrows = False
-
     def __init__(self, points: Points, question: Question, pairs: Sequence[Sequence[Step]]) -> None:
         self.pairs = pairs
         super().__init__(points, question)
-        self.reachable, self.known = False, None  # what the bounds alone allow lies above the stairs
+
+    def _kept(self, possible: Sequence[Point]) -> Sequence[Point]:
+        """All points: what is best is above the stairs."""
+        return possible
 
     def _objective(self) -> None:
         """Nothing is minimised: the chosen point is below at least one of the steps it may be below."""

@@ -76,11 +76,14 @@ class Floors:
     tables: dict[tuple[object, ...], dict[int, Seconds]] = field(default_factory=dict)
     of_pipeline: dict[tuple[object, ...], _Stages] = field(default_factory=dict)
 
-    def microseconds(self, values: Values) -> int:
-        """No plan with the layout and micro-batch among `values` takes less than this."""
+    def microseconds(self, values: Values, again: float = 0.0) -> int:
+        """No plan with the layout and micro-batch among `values` takes less than this.
+
+        `again`: seconds that the first stage recomputes at least in every backward.
+        """
         layout, tokens = layout_of(values), self.job.tokens(values)
         once = self._once(layout, tokens)
-        return int(self._step(self._stages(layout), once, values) * 1e6 * (1 - TOLERANCE))
+        return int(self._step(self._stages(layout), once, values, again) * 1e6 * (1 - TOLERANCE))
 
     def of_layouts(self, layouts: Sequence[Layout]) -> NDArray[Any]:
         """Array (layouts): lower bounds of `microseconds` with any micro-batch.
@@ -108,14 +111,17 @@ class Floors:
             return numpy.zeros(0, dtype=numpy.int64)
         return _rough(passes, numpy.array(rows, dtype=float), together)
 
-    def _step(self, found: _Stages, once: Seconds, values: Values) -> float:
+    def _step(self, found: _Stages, once: Seconds, values: Values, again: float = 0.0) -> float:
         """Seconds of all micro-batches of a step where one takes `once`, the slowest stage of each window counted."""
         waits, windows = bubble(values), [0.0, 0.0, 0.0]
         forward, backward, last = window_repeats(self.job.micro_batches(values), waits)
+        recomputed = again
         for layers_forward, ends_forward, layers_backward, ends_backward in found.passes(once):
+            twice = layers_backward + recomputed
             windows[0] = max(windows[0], forward * layers_forward + (forward - waits) * ends_forward)
-            windows[1] = max(windows[1], backward * layers_backward + (backward - waits) * ends_backward)
-            windows[2] = max(windows[2], last * (layers_backward + ends_backward))
+            windows[1] = max(windows[1], backward * twice + (backward - waits) * ends_backward)
+            windows[2] = max(windows[2], last * (twice + ends_backward))
+            recomputed = 0.0  # of other stages nothing is known
         return sum(windows)
 
     def _stages(self, layout: Layout) -> _Stages:

@@ -82,11 +82,16 @@ class Reader:
         self.measures = tuple(measures)
         self.places = sorted({place for term in terms for place in places(term)})
         self.column = {place: index for index, place in enumerate(self.places)}
-        self.groups: dict[tuple[str, ...], list[Term]] = {}
+        self.groups: dict[tuple[str, ...], list[tuple[Term, list[int]]]] = {}
         for term in terms:
-            self.groups.setdefault(tuple(sorted(term.scope)), []).append(term)
+            columns = [self.column[place] for place in places(term)]
+            self.groups.setdefault(tuple(sorted(term.scope)), []).append((term, columns))
         self.names = sorted({name for scope in self.groups for name in scope})
         self.tables: dict[tuple[str, ...], dict[tuple[Value, ...], NDArray[Any]]] = {scope: {} for scope in self.groups}
+
+    def lanes(self, window: str) -> list[int]:
+        """The columns of a window's lanes that run beside each other."""
+        return [self.column[window, lane] for lane in LANES if lane != "serial" and (window, lane) in self.column]
 
     def sums(self, points: Sequence[Mapping[str, Value]]) -> NDArray[Any]:
         """Array (points, places, 1 + measures): constant and slopes of every place at every point."""
@@ -120,16 +125,18 @@ class Reader:
 
     def _read(self, scope: tuple[str, ...], values: Mapping[str, Value]) -> NDArray[Any]:
         """The forms of a scope's terms at one combination, added up by place."""
-        found = numpy.zeros((len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
-        for term in self.groups[scope]:
+        added: dict[int, Form] = {}
+        for term, columns in self.groups[scope]:
             form = affine(term, values, self.measures)
             if not form.constant and not any(form.slopes):
                 continue
             if max(abs(form.constant), *map(abs, form.slopes)) > LARGEST_TERM:
                 raise InputError(f"{term.name} is beyond what can be planned exactly", expected="a smaller job")
-            row = numpy.array((form.constant, *form.slopes), dtype=numpy.int64)
-            for place in places(term):
-                found[self.column[place]] += row
+            for column in columns:
+                added[column] = added[column].plus(form) if column in added else form
+        found = numpy.zeros((len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
+        for column, form in added.items():
+            found[column] = (form.constant, *form.slopes)
         return found
 
 
@@ -189,11 +196,16 @@ def memory_forms(reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: ND
 def least_time(reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
     """Array (points): a lower bound of the step time over the points' boxes."""
     least, _ = extremes(sums, low, high)
-    total = numpy.zeros(len(sums), dtype=numpy.int64)
+    return time_at(reader, least)
+
+
+def time_at(reader: Reader, values: NDArray[Any]) -> NDArray[Any]:
+    """Array (points, …): the step time where `values` (points, places, …) are those of the time reader's places."""
+    total = numpy.zeros((len(values), *values.shape[2:]), dtype=numpy.int64)
     for window in WINDOWS:
-        lanes = [reader.column[window, lane] for lane in LANES if lane != "serial" and (window, lane) in reader.column]
-        total += least[:, lanes].max(axis=1) if lanes else 0
-        total += least[:, reader.column[window, "serial"]] if (window, "serial") in reader.column else 0
+        lanes = reader.lanes(window)
+        total += values[:, lanes].max(axis=1) if lanes else 0
+        total += values[:, reader.column[window, "serial"]] if (window, "serial") in reader.column else 0
     return total
 
 
@@ -202,7 +214,7 @@ def time_forms(reader: Reader, sums: NDArray[Any], low: NDArray[Any], high: NDAr
     zero = numpy.zeros((len(sums), 1 + len(reader.measures)), dtype=numpy.int64)
     windows = []
     for window in WINDOWS:
-        lanes = [reader.column[window, lane] for lane in LANES if lane != "serial" and (window, lane) in reader.column]
+        lanes = reader.lanes(window)
         serial = sums[:, reader.column[window, "serial"]] if (window, "serial") in reader.column else zero
         part = sums[:, lanes] if lanes else zero[:, None]
         windows.append((serial, part, may_be_largest(part, low, high)))

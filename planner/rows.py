@@ -1,18 +1,56 @@
-"""Every row of a point at once: its forms' values at all values of the inner choices, as arrays."""
+"""Every row of points at once: values of forms at all values of the inner choices, as arrays of exact integers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from planner.forms import LARGEST, Form
+from planner.forms import LARGEST, Form, Reader, time_at
 from planner.plan import Value
-from planner.points import Point, Points
+from planner.points import Point, Points, Relation
+from planner.terms import TIME
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+AT_ONCE = 2**22  # values of one array
+
+
+def fastest_rows(
+    readers: tuple[Reader, Reader],
+    sums: tuple[NDArray[Any], NDArray[Any]],
+    relations: Sequence[Relation],
+    inner: int,
+    capacities: Mapping[str, int],
+) -> NDArray[Any]:
+    """Array (points): microseconds of the fastest row of each point at which all is within `capacities`, or LARGEST.
+
+    `readers` and `sums` (points, places, 1 + measures) are those of memory and of time; a relation's rows begin with
+    `inner` places.
+    """
+    found = numpy.full(len(relations), LARGEST, dtype=numpy.int64)
+    alike: dict[int, list[int]] = {}
+    for index, relation in enumerate(relations):
+        alike.setdefault(id(relation), []).append(index)  # pipelines with the same stages share one
+    none = numpy.iinfo(numpy.int64).max
+    bounds = numpy.array([capacities.get(device, none) for device, _ in readers[0].places], dtype=numpy.int64)
+    for same in alike.values():
+        rows = numpy.array(relations[same[0]].rows, dtype=numpy.int64)[:, inner:]
+        count = max(1, AT_ONCE // (len(rows) * max(1, len(bounds))))
+        for start in range(0, len(same), count):
+            part = same[start : start + count]
+            holds = (_at(sums[0][part], rows) <= bounds[None, :, None]).all(axis=1)
+            seconds = time_at(readers[1], _at(sums[1][part], rows))
+            holds &= seconds <= capacities.get(TIME, none)
+            found[part] = numpy.where(holds, seconds, LARGEST).min(axis=1)
+    return found
+
+
+def _at(sums: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    """Array (points, places, rows): the forms of every place at every row's measures."""
+    return numpy.asarray(sums[:, :, :1] + sums[:, :, 1:] @ rows.T)
 
 
 class Rows:

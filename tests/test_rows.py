@@ -6,13 +6,14 @@ import pytest
 
 from planner import compile as compiler
 from planner.compile import Question, ask
-from planner.forms import LARGEST, Form
-from planner.plan import Value
+from planner.forms import LARGEST, Form, Reader
+from planner.plan import Value, whole
 from planner.points import Point, Points, Relation, enumerate_points
-from planner.rows import Rows
+from planner.rows import Rows, fastest_rows
 from planner.space import job_space
 from planner.specification import specify
-from tests.jobs import job
+from planner.terms import MemoryTerm, TimeTerm
+from tests.jobs import PLAIN, job
 
 KEY: tuple[Value, ...] = (1,)
 
@@ -43,16 +44,40 @@ def test_ranks_count_the_inner_choices() -> None:
 
 
 @pytest.mark.parametrize("objective", ["time", "memory", "rank"])
-def test_answers_are_the_same_with_very_many_points(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking at rows first changes nothing but the solver's time."""
-    model = {"parameters": 900_000_000, "layers": 12, "vocabulary": 32000, "heads": 16}
-    cluster = {"gpu": "rtx3090-24gb", "gpus_per_node": 4, "nodes": 2, "interconnect": "100 Gbit/s"}
-    training = {"runtime": "megatron", "global_batch": 16, "sequence_length": 1024}
-    specification = specify(job(model=model, cluster=cluster, training=training))
+def test_rows_and_solver_come_to_the_same(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of all points, which the rows say nothing about, has the optimum that they say."""
+    specification = specify(job(model={"parameters": 900_000_000, "layers": 12, "vocabulary": 32000}, choices=PLAIN))
     points = enumerate_points(specification)
     question = Question(objective, specification.capacities, 30.0)  # type: ignore[arg-type]
-    assert len(points.points) > compiler.MANY_POINTS
-    narrowed = ask(points, question)
-    monkeypatch.setattr(compiler, "MANY_POINTS", 10**9)
-    plain = ask(points, question)
-    assert (narrowed.status, narrowed.value, narrowed.bound) == (plain.status, plain.value, plain.bound)
+    told = ask(points, question)
+    monkeypatch.setattr(compiler._Model, "_kept", lambda _, possible: possible)
+    alone = ask(points, question)
+    assert (told.status, told.value, told.bound) == ("optimal", alone.value, alone.bound)
+
+
+def test_the_fastest_rows_of_points() -> None:
+    """Micro-batches of 1 and 2 sequences; m layers are made again, at places m = 0 to 3.
+
+    Memory 6 b - 2 m: 6, 4, 2, 0 and 12, 10, 8, 6. Time max(4, 6) + 2 + 3 m: 8, 11, 14, 17. In 4 bytes the first takes
+    11 and the second does not hold; in 7 bytes they take 8 and 17, which is too late for a deadline of 16.
+    """
+    book = MemoryTerm(
+        "kept", ("b",), ("m",), lambda v: 6 * whole(v, "b") - 2 * whole(v, "m"), "gpu", "activations", ("loss",)
+    )
+    lanes = [("forward", "compute", 4, 0), ("forward", "communication", 6, 0), ("backward", "serial", 2, 3)]
+    times = [
+        TimeTerm("work", (), ("m",), lambda v, c=constant, s=slope: c + s * whole(v, "m"), window, lane)  # type: ignore[misc]
+        for window, lane, constant, slope in lanes
+    ]
+    readers = Reader([book], ["m"]), Reader(times, ["m"])
+    points = [{"b": 1}, {"b": 2}]
+    relation = Relation(((0, 0), (1, 1), (2, 2), (3, 3)), ((0, 3),))
+
+    def fastest(**capacities: int) -> list[int]:
+        sums = readers[0].sums(points), readers[1].sums(points)
+        return fastest_rows(readers, sums, [relation, relation], 1, capacities).tolist()
+
+    assert fastest() == [8, 8]
+    assert fastest(gpu=4) == [11, LARGEST]
+    assert fastest(gpu=7) == [8, 17]
+    assert fastest(gpu=7, time=16) == [8, LARGEST]

@@ -1,0 +1,107 @@
+"""Recomputation that is forced: by hand, and never more than any plan that holds does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import pytest
+
+from planner.compute import recomputed_seconds
+from planner.floors import Floors, StandingFloors
+from planner.forced_recompute import ForcedRecompute
+from planner.forms import LARGEST
+from planner.layouts import layouts
+from planner.points import OuterSpace, legal_values, outer_space, readers
+from planner.rows import fastest_rows
+from planner.share import share
+from planner.specification import Specification, specify
+from tests.jobs import PLAIN, job
+
+MODEL = {"parameters": 2_000_000_000, "layers": 12, "vocabulary": 32000, "heads": 16}
+ONE_GPU = {"gpu": "a100-sxm-80gb", "gpus_per_node": 1}
+
+
+def planned(usable: str, **training: Any) -> Specification:
+    """Eight cards whose memory is near what states and activations of the model take."""
+    cluster = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8, "gpu_memory": usable}
+    choices = {"activation_offload": "none"}
+    training = {"global_batch": 32, "sequence_length": 4096, **training}
+    return specify(job(model=MODEL, cluster=cluster, training=training, choices=choices))
+
+
+@pytest.mark.parametrize("usable", ["12 GiB", "20 GiB"])
+@pytest.mark.parametrize("runtime", ["megatron", "megatron-deepspeed", "deepspeed", "fsdp2", "ddp"])
+def test_no_plan_that_holds_is_faster(runtime: str, usable: str) -> None:
+    """Over every legal combination and every row of it; the floor bites somewhere."""
+    _held(planned(usable, runtime=runtime))
+
+
+@pytest.mark.parametrize("usable", ["12 GiB", "16 GiB"])
+def test_blocks_in_tiles_store_less(usable: str) -> None:
+    """With one sequence at a time of 16,384 tokens a feed-forward block may keep its input alone."""
+    specification = planned(usable, runtime="deepspeed", sequence_length=16384, global_batch=8)
+    assert max(specification.job.mlp_tiles) > 1
+    _held(specification)
+
+
+def _held(specification: Specification) -> None:
+    """No row that holds is faster than the floor of its layout and micro-batch."""
+    outer, floors = outer_space(specification, None), Floors(specification.job)
+    forced = ForcedRecompute(specification.job, StandingFloors(specification))
+    legal = [v for v in legal_values(outer.choices, outer.rules) if outer.key(v) in outer.relations]
+    bitten = 0
+    for values, fastest in zip(legal, _fastest(specification, outer, legal), strict=True):
+        again = forced.seconds(values)
+        bitten += again > 0
+        assert fastest == LARGEST if again == inf else floors.microseconds(values, again) <= fastest
+    assert bitten
+
+
+def _fastest(specification: Specification, outer: OuterSpace, legal: list[dict[str, Any]]) -> list[int]:
+    """Microseconds of the fastest row of each combination that holds."""
+    memory, time = readers(specification)
+    relations = [outer.relations[outer.key(values)] for values in legal]
+    sums = memory.sums(legal), time.sums(legal)
+    return fastest_rows((memory, time), sums, relations, 1, specification.capacities).tolist()
+
+
+def test_half_of_what_is_stored_too_much_forces_half_of_the_layers() -> None:
+    """4 layers store s bytes each, a checkpoint keeps its input b of them: freeing 2 s takes 2 s / (s - b) forwards."""
+    found = job(cluster=ONE_GPU, choices={**PLAIN, "checkpoint_interval": [0, 1]})
+    specification, layout = specify(found), layouts(found)[0]
+    one, values, limit = share(found, layout), {"layout": layout, "micro_batch": 1}, specification.limits["gpu"]
+    tokens, ((kind, count),) = found.tokens(values), one.kind_counts
+    stored, kept = one.of(kind).stored.at(tokens), one.of(kind).boundary.at(tokens)
+    again = recomputed_seconds(one, kind, tokens, "full", "typical")
+    assert count == 4
+
+    def forced(room: int) -> float:
+        standing = StandingFloors(specification)
+        standing.limit, standing.found[layout] = replace(limit, capacity=room), 0
+        return ForcedRecompute(found, standing).seconds(values)
+
+    assert forced(4 * stored) == 0
+    assert forced(2 * stored) == pytest.approx(2 * stored / (stored - kept) * again)
+    assert forced(4 * kept) == pytest.approx(4 * again)
+    assert forced(4 * kept - 1) == inf
+
+
+def test_nothing_is_forced_where_tiles_make_room() -> None:
+    """Blocks in 4 tiles store their input alone: with room for that, no layer needs to be made again."""
+    found = job(cluster=ONE_GPU, choices={**PLAIN, "checkpoint_interval": [0, 1]})
+    specification, layout = specify(found), layouts(found)[0]
+    one, values = share(found, layout), {"layout": layout, "micro_batch": 1}
+    ((kind, count),) = one.kind_counts
+    less = one.of(kind, 4).stored.at(found.tokens(values)) * count
+    assert less < one.of(kind).stored.at(found.tokens(values)) * count
+
+    def forced(*tiles: int) -> float:
+        standing = StandingFloors(specification)
+        standing.limit, standing.found[layout] = replace(specification.limits["gpu"], capacity=less), 0
+        standing.domains["mlp_tiles"] = tiles
+        return ForcedRecompute(found, standing).seconds(values)
+
+    assert forced(1) > 0
+    assert forced(1, 4) == 0
