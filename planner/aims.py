@@ -18,8 +18,7 @@ def objective_of(job_file: JobFile, document: Document, cluster: Cluster) -> dic
     found = {"objective": wanted, "then": "", "within": Fraction(0)}
     if isinstance(wanted, ObjectivePair):
         found = {"objective": wanted.first, "then": wanted.then, "within": wanted.within}
-    priced = cluster.node.price_per_hour is not None or cluster.gpu.price_per_hour is not None
-    if "cost_per_token" in found.values() and not priced:
+    if "cost_per_token" in found.values() and cluster.gpu_price_per_hour is None:
         message = f"nobody states a price of {cluster.node.key} or of {cluster.gpu.key}"
         raise document.error(("objective",), message, "cluster.gpu_price, such as 2.50 USD/hour")
     return found

@@ -11,8 +11,9 @@ from pathlib import Path
 from planner.answer import plan_answer
 from planner.errors import InputError, NoPlan
 from planner.evaluate import Evaluation
-from planner.frontier import Axis, Frontier, FrontierProof, frontier, gpu_hours, read_axes
+from planner.frontier import Axis, Frontier, FrontierProof, frontier, read_axes
 from planner.job import Job
+from planner.objective import gpu_hours
 from planner.sweep import Progress
 from planner.terms import BOOKS
 from planner.units import format_bytes, format_seconds, shown
@@ -226,7 +227,7 @@ def _figures(best: Evaluation) -> dict[str, str]:
         "verdict": "breaks " + ", ".join(v.constraint for v in best.violations) if best.violations else "fits",
         "step time": format_seconds(best.step_time.seconds),
         "tokens/s per GPU": f"{best.tokens_per_second_per_gpu:,.0f}",
-        "GPU-hours per 10^9 tokens": f"{gpu_hours(best):,.1f}",
+        "GPU-hours per 10^9 tokens": f"{gpu_hours(best, 1e9):,.1f}",
         "memory of one GPU": f"{format_bytes(peak.total)} in {peak.phase}",
         **{f"  {_book(book)}": format_bytes(peak.books[book]) for book in BOOKS},
         "host memory": format_bytes(best.ledger["host"].peak.total),

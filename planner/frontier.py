@@ -14,15 +14,13 @@ from planner.compile import Question, below
 from planner.errors import InputError, InternalError, NoPlan
 from planner.evaluate import Evaluation, evaluate
 from planner.job import Job
-from planner.objective import hourly_price
+from planner.objective import cost, cost_unit
 from planner.points import enumerate_points
 from planner.search import solve
 from planner.specification import specify
 from planner.sweep import TIME, Corner, Progress, plan_of, sweep
 from planner.units import shown
 
-TOKENS = 1e9  # cost is counted for as many tokens
-HOUR = 3600.0
 PROOF_SECONDS = 8.0  # the solver's longest time for the proof
 MOST_NODES = 4  # how many times the job's nodes the axis of GPUs goes up to
 
@@ -71,26 +69,12 @@ def token_seconds(evaluation: Evaluation) -> float:
     return 1e6 / (evaluation.tokens_per_second_per_gpu * evaluation.job.cluster.gpus)
 
 
-def gpu_hours(evaluation: Evaluation) -> float:
-    """GPU-hours for 10^9 tokens."""
-    return TOKENS / evaluation.tokens_per_second_per_gpu / HOUR
-
-
-def cost(evaluation: Evaluation) -> float:
-    """US dollars for 10^9 tokens, or GPU-hours where the catalog has no price."""
-    return gpu_hours(evaluation) * (hourly_price(evaluation.job) or 1.0)
-
-
-def _cost_unit(job: Job) -> str:
-    return "GPU-hours per 10^9 tokens" if hourly_price(job) is None else "USD per 10^9 tokens"
-
-
 AXES = (
     Axis("memory", "GPU memory", "gpu", lambda found: found.peak_bytes, lambda _: "bytes"),
     Axis("host_memory", "host memory", "host", lambda found: found.ledger["host"].peak.total, lambda _: "bytes"),
     Axis("step_time", "step time", TIME, lambda found: found.step_time.seconds, lambda _: "seconds"),
     Axis("token_time", "time per 10^6 tokens", TIME, token_seconds, lambda _: "seconds"),
-    Axis("cost", "cost", TIME, cost, _cost_unit),
+    Axis("cost", "cost", TIME, lambda found: cost(found, 1e9), lambda job: f"{cost_unit(job)} per 10^9 tokens"),
     Axis("gpus", "GPUs", "", lambda found: found.job.cluster.gpus, lambda _: "GPUs"),
 )
 NAMES = tuple(axis.name for axis in AXES)

@@ -140,10 +140,9 @@ def proof_text(found: Frontier) -> str:
 def _notes(found: Frontier) -> Iterator[str]:
     """What the cost is made of."""
     if any(axis.name == "cost" for axis in found.axes):
-        from planner.objective import hourly_price
         from planner.units import format_price
 
-        price = hourly_price(found.job)
+        price = found.job.cluster.gpu_price_per_hour
         yield (
             "The catalog has no price for this node or GPU: cost is in GPU-hours"
             if price is None

@@ -29,28 +29,34 @@ class Objective:
     unit: Callable[[Job], str]
 
 
-def hourly_price(job: Job) -> float | None:
-    """US dollars for one GPU and hour; None where neither the job nor the catalog has a price."""
-    node = job.cluster.node
-    if node.price_per_hour is not None:
-        return node.price_per_hour / node.gpus
-    return job.cluster.gpu.price_per_hour
-
-
 def tokens_per_second(evaluation: Evaluation) -> float:
     """Tokens of the global batch over the step time, on all GPUs together."""
     training = evaluation.job.training
     return training.global_batch * training.sequence_length / evaluation.step_time.seconds
 
 
+def gpu_hours(evaluation: Evaluation, tokens: float) -> float:
+    """GPU-hours that training on so many tokens takes."""
+    return evaluation.job.cluster.gpus * tokens / tokens_per_second(evaluation) / HOUR
+
+
+def cost(evaluation: Evaluation, tokens: float) -> float:
+    """US dollars for so many tokens, or GPU-hours where there is no price."""
+    return gpu_hours(evaluation, tokens) * (evaluation.job.cluster.gpu_price_per_hour or 1.0)
+
+
+def cost_unit(job: Job) -> str:
+    """What `cost` counts."""
+    return "GPU-hours" if job.cluster.gpu_price_per_hour is None else "USD"
+
+
 def cost_per_token(evaluation: Evaluation) -> float:
-    """US dollars for 10^6 tokens, or GPU-hours where there is no price."""
-    hours = evaluation.job.cluster.gpus * 1e6 / tokens_per_second(evaluation) / HOUR
-    return hours * (hourly_price(evaluation.job) or 1.0)
+    """The cost of 10^6 tokens."""
+    return cost(evaluation, 1e6)
 
 
 def _cost_unit(job: Job) -> str:
-    return "GPU-hours per 10^6 tokens" if hourly_price(job) is None else "USD per 10^6 tokens"
+    return f"{cost_unit(job)} per 10^6 tokens"
 
 
 OBJECTIVES: Mapping[str, Objective] = {

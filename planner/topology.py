@@ -56,6 +56,13 @@ class Cluster:
         """GPUs in all nodes."""
         return self.nodes * self.node.gpus
 
+    @property
+    def gpu_price_per_hour(self) -> float | None:
+        """US dollars for one GPU and hour, the node's price first; None where neither has one."""
+        if self.node.price_per_hour is not None:
+            return self.node.price_per_hour / self.node.gpus
+        return self.gpu.price_per_hour
+
 
 @dataclass(frozen=True)
 class Group:

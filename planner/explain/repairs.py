@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from planner.errors import InputError
 from planner.evaluate import Evaluation
 from planner.explain.choices import Asker
-from planner.frontier import gpu_hours
+from planner.objective import gpu_hours
 from planner.search import best_plan
 from planner.sweep import Progress
 from planner.units import GIB
@@ -33,7 +33,7 @@ class Repair:
     @property
     def cost(self) -> float:
         """GPU-hours for 10^9 tokens: what repairs are sorted by."""
-        return gpu_hours(self.best)
+        return gpu_hours(self.best, 1e9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,12 +167,13 @@ def _methods(source: Source, _: Sequence[str]) -> Iterator[Tried]:
 
 def _gpus(source: Source, _: Sequence[str]) -> Iterator[Tried]:
     """The smallest GPU of the catalog with more memory that fits, as many of them in a node."""
-    from planner import hardware_catalog
+    from planner.hardware_files import read_hardware
 
     cluster = source.job().cluster
     if "node" in source.data()["cluster"]:
         return
-    larger = (gpu for gpu in hardware_catalog.gpus().values() if gpu.usable_memory > cluster.gpu.usable_memory)
+    known = read_hardware(source.catalogs).gpus.values()
+    larger = (gpu for gpu in known if gpu.usable_memory > cluster.gpu.usable_memory)
     tried: Iterable[str] = [gpu.key for gpu in sorted(larger, key=lambda gpu: (gpu.usable_memory, gpu.key))]
     for key in tried:
         found = next(_try(source, "gpu", f"gpu {key}", {"cluster.gpu": key}), None)

@@ -11,8 +11,7 @@ from planner.explain.conflicts import conflict
 from planner.explain.limits import LimitReason, Purchase
 from planner.explain.repairs import Repair
 from planner.explain.traffic import Traffic, traffic
-from planner.frontier import gpu_hours
-from planner.objective import hourly_price
+from planner.objective import gpu_hours
 from planner.plan import Value
 from planner.specification import specify
 from planner.units import format_bandwidth, format_bytes, format_price, format_seconds
@@ -134,7 +133,7 @@ def purchase_sentence(best: Evaluation, purchase: Purchase) -> str:
     other = purchase.best
     if other is None:
         return f"{purchase.what}: no plan: {', '.join(conflict(specify(purchase.job)))}"
-    more = gpu_hours(other) / gpu_hours(best) - 1
+    more = gpu_hours(other, 1) / gpu_hours(best, 1) - 1
     cost = f"{abs(more):.1%} {'more' if more > 0 else 'less'} GPU time per token"
     return f"{purchase.what}: {time_change(best, other)} ({format_seconds(other.step_time.seconds)} a step), {cost}"
 
@@ -151,7 +150,7 @@ def repair_sentence(repair: Repair) -> str:
 
 def _price(repair: Repair) -> str:
     """What another GPU costs, since its hours are not those of the job's."""
-    price = hourly_price(repair.best.job)
+    price = repair.best.job.cluster.gpu_price_per_hour
     return f", at {format_price(price)} for each GPU" if repair.kind == "gpu" and price is not None else ""
 
 

@@ -73,16 +73,17 @@ def _chosen(task: Task) -> Row:
 
 def _figures(best: Evaluation) -> Row:
     """What a row tells of a plan."""
-    from planner.objective import cost_per_token, hourly_price
+    from planner.objective import cost_per_token
     from planner.plan_summary import plan_summary
 
     cluster = best.job.cluster
+    priced = cluster.gpu_price_per_hour is not None
     return {
         "cluster": f"{cluster.nodes} × {cluster.node.key}",
         "gpus": cluster.gpus,
         "step_seconds": best.step_time.seconds,
         "tokens_per_second_per_gpu": round(best.tokens_per_second_per_gpu, 3),
         "peak_bytes": best.peak_bytes,
-        "usd_per_million_tokens": round(cost_per_token(best), 6) if hourly_price(best.job) is not None else None,
+        "usd_per_million_tokens": round(cost_per_token(best), 6) if priced else None,
         "plan": plan_summary(best),
     }
