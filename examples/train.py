@@ -23,13 +23,10 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 def main() -> None:
     arguments = parsed()
     device, plan, configuration = runtime.start(), runtime.plan(), runtime.configuration()
-    model = build(arguments, plan, configuration)
-    model = model if plan["plan"]["zero_stage"] == 3 else model.to(device)
-    runtime.apply(model, plan)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.learning_rate, fused=True)
-    if plan["plan"]["optimizer_offload"] != "none":
-        optimizer = deepspeed.ops.adam.DeepSpeedCPUAdam(model.parameters(), lr=arguments.learning_rate)
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=configuration)
+    model = runtime.apply(build(arguments, plan, configuration, device), plan)
+    engine, *_ = deepspeed.initialize(
+        model=model, optimizer=optimizer(model, plan, arguments.learning_rate), config=configuration
+    )
     tokens = sequences(arguments, plan["training"]["sequence_length"], model.config.vocab_size)
     for step in range(arguments.steps):
         loss = torch.zeros((), device=device)
@@ -56,19 +53,30 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def build(arguments: argparse.Namespace, plan: dict[str, Any], configuration: dict[str, Any]) -> Any:
-    """The model with random weights, the same on every rank; partitioned while it is made in stage 3."""
+def build(
+    arguments: argparse.Namespace, plan: dict[str, Any], configuration: dict[str, Any], device: torch.device
+) -> Any:
+    """The model with random weights, the same on every rank, made on its device; in stage 3 partitioned meanwhile."""
     torch.manual_seed(0)
     config = AutoConfig.from_pretrained(arguments.config)
-    dtype, stage_3 = DTYPES[plan["training"]["dtype"]], plan["plan"]["zero_stage"] == 3
-    with deepspeed.zero.Init(config_dict_or_path=configuration, enabled=stage_3):
-        return AutoModelForCausalLM.from_config(config, dtype=dtype).train()
+    stage_3 = plan["plan"]["zero_stage"] == 3
+    with deepspeed.zero.Init(config_dict_or_path=configuration) if stage_3 else device:
+        return AutoModelForCausalLM.from_config(config, dtype=DTYPES[plan["training"]["dtype"]]).train()
+
+
+def optimizer(model: torch.nn.Module, plan: dict[str, Any], rate: float) -> torch.optim.Optimizer:
+    """AdamW where the plan keeps its states."""
+    if plan["plan"]["optimizer_offload"] != "none":
+        return deepspeed.ops.adam.DeepSpeedCPUAdam(model.parameters(), lr=rate)
+    return torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
 
 
 def sequences(arguments: argparse.Namespace, length: int, vocabulary: int) -> torch.Tensor:
     """All training sequences: the bytes of a text, or counting from random numbers on, which is easy to learn."""
     if arguments.text:
         data = torch.frombuffer(bytearray(arguments.text.read_bytes()), dtype=torch.uint8).long() % vocabulary
+        if len(data) < length:
+            raise SystemExit(f"{arguments.text} has {len(data)} bytes, and a sequence of the plan has {length}")
         return data[: len(data) // length * length].view(-1, length)
     starts = torch.randint(0, vocabulary, (64, 1), generator=torch.Generator().manual_seed(1))
     return (starts + torch.arange(length)) % min(vocabulary, 64)

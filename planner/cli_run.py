@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from planner.cli_parts import CATALOG, FORMAT, JOB, SET, answer, job_of, planned, write
+
+if TYPE_CHECKING:
+    from planner.verify.comparison import Comparison
 
 
 @click.command()
@@ -84,30 +88,44 @@ def launch(
 @click.option("--log", type=click.Path(path_type=Path), metavar="RUNS.csv", help="append the run to a log of runs")
 @click.option("--steps", type=click.IntRange(min=2), default=4, show_default=True, help="steps; the last is measured")
 @click.option("--sweep", is_flag=True, help="run the plan's neighbours too: was it the fastest that fits?")
+@click.option("--profile/--no-profile", default=True, show_default=True, help="one more step: its time by term")
 @click.option("--cpu", is_flag=True, help="run the ranks on processors")
 @click.option("--anyway", is_flag=True, help="start even where the machine is not what the job says")
 def verify(
     job_path: Path, pins: tuple[str, ...], form: str, catalogs: tuple[Path, ...], folder: Path | None,
-    log: Path | None, steps: int, sweep: bool, cpu: bool, anyway: bool,
+    log: Path | None, steps: int, sweep: bool, profile: bool, cpu: bool, anyway: bool,
 ) -> None:  # fmt: skip
-    """Runs a few real steps of JOB's best plan here and holds books, phases and time against the prediction."""
+    """Runs a few real steps of JOB's best plan here and holds books, phases and time against the prediction.
+
+    Where JOB is a folder, of every job in it; exits with 2 where one of them could not be run.
+    """
     from planner.launch.folder import default_path
     from planner.verify.report import comparisons_answer, comparisons_text
     from planner.verify.run_row import appended
     from planner.verify.verifying import model_fields, sweep_plans
     from planner.verify.verifying import verify as measure
 
-    job = job_of(job_path, (), catalogs)
-    best, fields, place = planned(job, pins), model_fields(job_path), folder or default_path(f"verify-{job.name}")
-    plans = sweep_plans(best) if sweep else [best]
-    found = [
-        measure(one, fields, place if not number else place / f"neighbour-{number}", cpu, anyway, steps)
-        for number, one in enumerate(plans)
-    ]
+    def verified(path: Path, place: Path) -> list[Comparison]:
+        """The plan of one job, with `sweep` its neighbours behind it."""
+        best, fields = planned(job_of(path, (), catalogs), pins), model_fields(path)
+        plans = sweep_plans(best) if sweep else [best]
+        found = [
+            measure(one, fields, place if not number else place / f"neighbour-{number}", cpu, anyway, steps, profile)
+            for number, one in enumerate(plans)
+        ]
+        if log is not None:
+            for one in found:
+                click.echo(f"{log}: {appended(log, one)}", err=True)
+        return found
+
+    if job_path.is_dir():
+        from planner.verify.folder_of_jobs import each_job, failed, jobs_answer, jobs_text
+
+        several = each_job(job_path, folder or default_path(f"verify-{job_path.resolve().name}"), verified)
+        answer(form, lambda: jobs_answer(several), lambda _: jobs_text(several))
+        sys.exit(2 if failed(several) else 0)
+    found = verified(job_path, folder or default_path(f"verify-{job_path.stem}"))
     answer(form, lambda: comparisons_answer(found), lambda _: comparisons_text(found))
-    if log is not None:
-        for one in found:
-            click.echo(f"{log}: {appended(log, one)}", err=True)
 
 
 COMMANDS = (emit, launch, verify)

@@ -1,6 +1,7 @@
 """A Kubeflow PyTorchJob with its configuration in a ConfigMap.
 
-Source: Kubeflow training operator v1.9, kubeflow.org/v1 PyTorchJob; it sets PET_NNODES, PET_NPROC_PER_NODE,
+Source: kubeflow/training-operator@6f74c7f (v1.9.0): manifests/base/crds/kubeflow.org_pytorchjobs.yaml,
+pkg/webhooks/pytorch/pytorchjob_webhook.go, pkg/controller.v1/pytorch/: it sets PET_NNODES, PET_NPROC_PER_NODE,
 PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT, which torchrun reads.
 """
 
@@ -31,8 +32,9 @@ def files(evaluation: Evaluation) -> Mapping[str, str]:
 
 
 def name_of(job: Job) -> str:
-    """The job's name as a DNS label (RFC 1123)."""
-    return re.sub(r"[^a-z0-9]+", "-", job.name.lower()).strip("-")[:50] or "job"
+    """The job's name as a DNS label that begins with a letter (RFC 1035), which the operator asks for."""
+    words = re.sub(r"[^a-z0-9]+", "-", job.name.lower()).strip("-")
+    return (words if words[:1].isalpha() else f"job-{words}")[:50].strip("-")
 
 
 def config_map(evaluation: Evaluation) -> dict[str, Any]:

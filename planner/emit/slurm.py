@@ -1,6 +1,7 @@
 """A batch script for Slurm: one torchrun on each node, started by srun.
 
-Source: Slurm 24.05 sbatch and srun manual pages.
+Source: SchedMD/slurm@284c3b9: src/common/slurm_opt.c, doc/man/man1/sbatch.1 and srun.1 (a step uses all processors of
+its nodes unless it asks for some).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from planner.emit.launchers import deepspeed_launcher, environment, torchrun
 from planner.errors import InputError
 from planner.evaluate import Evaluation
 from planner.files import file_bytes
+from planner.launch.programs import program
 from planner.units import MIB
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
@@ -85,19 +86,20 @@ def _arguments(evaluation: Evaluation, name: str, words: Sequence[str], where: W
     if name == "deepspeed":
         hosts = str(where.hostfile.resolve()) if where.hostfile else ""
         return deepspeed_launcher(job, words, hosts, DEEPSPEED)
-    inner = torchrun(job, words, _first_host() if job.cluster.nodes > 1 else "", TORCHRUN)
+    inner = torchrun(job, words, first_host() if job.cluster.nodes > 1 else "", TORCHRUN)
     if name == "torchrun":
         return inner
     nodes = [f"--nodes={job.cluster.nodes}", "--ntasks-per-node=1", f"--gpus-per-node={job.cluster.gpus_per_node}"]
     return ["srun", "--kill-on-bad-exit=1", *nodes, *inner]
 
 
-def _first_host() -> str:
+def first_host() -> str:
     """The first node of the Slurm job. Raises InputError outside of one."""
     nodes = os.environ.get("SLURM_JOB_NODELIST")
     if not nodes:
         raise InputError("SLURM_JOB_NODELIST is not set", path="--launcher", expected="a Slurm job")
-    found = subprocess.run(["scontrol", "show", "hostnames", nodes], capture_output=True, text=True, check=False)
+    words = [program("scontrol"), "show", "hostnames", nodes]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
     if found.returncode or not found.stdout.split():
         raise InputError(f"scontrol does not name the nodes of {nodes}", path="--launcher", expected="a Slurm job")
     return found.stdout.split()[0]

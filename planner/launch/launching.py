@@ -21,6 +21,7 @@ from planner.launch.folder import RunFolder, versions
 from planner.launch.machine import Machine, disagreements, processor_disagreements, this_machine
 from planner.launch.orphans import end_orphans
 from planner.launch.process import Interrupted, Outcome, interruptible, run
+from planner.launch.programs import require
 from planner.runtime import PLAN
 
 
@@ -60,12 +61,13 @@ def start(
     """Runs the launch to its end and returns its exit code.
 
     `more` are further files of the run folder; what the ranks say goes to the file `output` where given. Raises
-    InputError where the machine is not what the job says and `anyway` is not set, and where the folder holds another
-    run.
+    InputError where the machine is not what the job says and `anyway` is not set, where what the command starts is not
+    installed, and where the folder holds another run.
     """
     if launch.disagreements and not anyway:
         raise InputError("this machine is not what the job says: " + "; ".join(launch.disagreements),
                          path="cluster", hint="--anyway starts it all the same")  # fmt: skip
+    require(launch.command.arguments)
     folder = RunFolder(launch.folder)
     try:
         with interruptible():

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
+from planner.runtime.marks import CHECKPOINTED, mark
 
 if TYPE_CHECKING:
     import torch
@@ -173,13 +174,14 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def chain(calls: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...], hidden: Any) -> Any:
-    """The layers one after the other; only the last one may return more than hidden states."""
-    for call, rest in calls[:-1]:
-        hidden = call(hidden, *rest)
-        if isinstance(hidden, tuple):
-            raise InputError(
-                "a layer inside the segment returns more than hidden states", path="checkpoint_interval",
-                hint="checkpoint with interval 1",
-            )  # fmt: skip
-    call, rest = calls[-1]
-    return call(hidden, *rest)
+    """The layers one after the other, marked for profilers; only the last one may return more than hidden states."""
+    with mark(CHECKPOINTED):
+        for call, rest in calls[:-1]:
+            hidden = call(hidden, *rest)
+            if isinstance(hidden, tuple):
+                raise InputError(
+                    "a layer inside the segment returns more than hidden states", path="checkpoint_interval",
+                    hint="checkpoint with interval 1",
+                )  # fmt: skip
+        call, rest = calls[-1]
+        return call(hidden, *rest)

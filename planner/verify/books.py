@@ -65,9 +65,14 @@ def live_books(engine: Any) -> dict[tuple[str, bool], int]:
     return found
 
 
-def device_books(engine: Any) -> dict[str, int]:
-    """Bytes on the device by book."""
-    return {book: size for (book, host), size in live_books(engine).items() if not host}
+def books_on(engine: Any, device: Any) -> dict[str, int]:
+    """Bytes by book of what really lies on a kind of device, each storage once."""
+    seen: set[int] = set()
+    found: dict[str, int] = {}
+    for book, _, tensors in held(engine):
+        there = [tensor for tensor in tensors if tensor.device.type == device.type]
+        found[book] = found.get(book, 0) + _bytes(there, seen)
+    return found
 
 
 def _bytes(tensors: Iterable[Any], seen: set[int]) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from planner.driver_names import means
 from planner.evaluate import Evaluation
 from planner.ledger import DeviceLedger
 from planner.terms import BOOKS
+from planner.units import format_seconds
+from planner.verify.time_rows import FIGURES, NO_TIMES, Times
 
 # Books and phases may differ by this share of the larger figure.
 TOLERANCE = 0.03
@@ -43,7 +46,8 @@ class Comparison:
 
     `books`: the most of each book during a step. `phases`: the peak of each phase, without what driver and libraries
     take, which a process does not see in its own tensors. Both are those of the rank that holds most.
-    `others`: reserved memory, driver and libraries, step time; only where the run was on GPUs.
+    `others`: reserved memory, driver and libraries, step time; only where the run was on GPUs. `times`: what a profiler
+    saw of one more step.
     """
 
     evaluation: Evaluation
@@ -51,6 +55,7 @@ class Comparison:
     books: tuple[Row, ...]
     phases: tuple[Row, ...]
     others: tuple[Row, ...]
+    times: Times = NO_TIMES
 
     @property
     def agrees(self) -> bool:
@@ -63,7 +68,7 @@ class Comparison:
         return bool(self.measured["device"] != "cpu")
 
 
-def compare(evaluation: Evaluation, measured: Mapping[str, Any]) -> Comparison:
+def compare(evaluation: Evaluation, measured: Mapping[str, Any], times: Times = NO_TIMES) -> Comparison:
     """The comparison of a plan's ledger and step time with what its ranks wrote."""
     gpu, phases = evaluation.ledger["gpu"], measured["phases"]
     return Comparison(
@@ -74,6 +79,7 @@ def compare(evaluation: Evaluation, measured: Mapping[str, Any]) -> Comparison:
             for name, moment in gpu.phases.items() if name in phases
         ),
         others=tuple(_others(evaluation, measured)),
+        times=times,
     )  # fmt: skip
 
 
@@ -96,12 +102,11 @@ def _others(evaluation: Evaluation, measured: Mapping[str, Any]) -> list[Row]:
     """Reserved memory, the whole device, and time: figures of GPUs."""
     if measured["device"] == "cpu":
         return []
-    peak = evaluation.ledger["gpu"].peak
-    tensors = peak.total - peak.books["reserve"]
-    fragmented = int(tensors * evaluation.job.runtime.fragmentation)
+    gpu = evaluation.ledger["gpu"]
+    reserve = max(moment.books["reserve"] for moment in gpu.moments)
     return [
-        Row("reserved by the allocator", fragmented, measured["peak_reserved"]),
-        Row("driver and libraries", peak.books["reserve"], measured["used"] - measured["reserved"]),
+        Row("reserved by the allocator", gpu.reserved(evaluation.job.runtime.fragmentation), measured["peak_reserved"]),
+        Row("driver and libraries", reserve, measured["used"] - measured["reserved"]),
         Row("step time", evaluation.step_time.seconds, step_seconds(measured)),
     ]
 
@@ -117,7 +122,20 @@ def advice(found: Comparison) -> tuple[str, ...]:
             lines.append(f"step time: predicted {row.error:+.1%}; fit the GPU's efficiencies with `planner calibrate`")
         elif row.name != "step time" and row.apart > TOLERANCE:
             lines.append(f"{row.name}: predicted {row.error:+.1%}; fit the runtime's margin with `planner calibrate`")
-    return tuple(lines)
+    return (*lines, *_time_advice(found)) if found.on_gpus else tuple(lines)
+
+
+def _time_advice(found: Comparison) -> Iterator[str]:
+    """What to calibrate by the profiled step: terms outside of their range that matter, and a GPU of another kind."""
+    for row in found.times.rows:
+        matters = max(row.predicted, row.measured) > TOLERANCE * found.times.seconds
+        if matters and row.outside and row.name in FIGURES:
+            both = f"predicted {format_seconds(row.predicted)}, measured {format_seconds(row.measured)}"
+            told = both if row.error is None else f"predicted {row.error:+.1%}"
+            yield f"{row.name}: {told}; calibrate {FIGURES[row.name]}"
+    name, gpu = str(found.measured["gpu"]), found.evaluation.job.cluster.gpu
+    if not means(name, gpu):
+        yield f"measured on {name}, and the job's GPU is {gpu.key}: times are those of another GPU"
 
 
 def _within(found: Comparison, seconds: float) -> bool:

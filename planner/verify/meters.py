@@ -6,7 +6,7 @@ import gc
 from contextlib import nullcontext
 from typing import Any, Protocol
 
-from planner.verify.books import device_books, held
+from planner.verify.books import books_on, held
 from planner.verify.storages import Life, unnamed, watch_gradients, watching
 
 Peaks = tuple[dict[str, int], dict[str, int]]
@@ -29,6 +29,9 @@ class Meter(Protocol):
 
     def facts(self) -> dict[str, int]:
         """What the allocator and the device say after all, in bytes; empty where there is neither."""
+
+    def name(self) -> str:
+        """What the device is called; empty for processors."""
 
 
 class StorageMeter:
@@ -60,6 +63,10 @@ class StorageMeter:
     def facts(self) -> dict[str, int]:
         """Nothing: a processor has no allocator of its own."""
         return {}
+
+    def name(self) -> str:
+        """Nothing: the ranks share the processors."""
+        return ""
 
 
 class AllocatorMeter:
@@ -95,13 +102,13 @@ class AllocatorMeter:
         gc.collect()
         most = torch.cuda.max_memory_allocated(self.device)
         self.peak_reserved = max(self.peak_reserved, torch.cuda.max_memory_reserved(self.device))
-        found = device_books(engine) if engine is not None else {}
+        found = books_on(engine, self.device) if engine is not None else {}
         rest = unnamed(self.phase, self.sub_groups)
         found[rest] = found.get(rest, 0) + most - sum(found.values())
         return found, found
 
     def facts(self) -> dict[str, int]:
-        """Reserved by the allocator, and used on the device by everything that runs there."""
+        """Reserved by the allocator, used on the device by everything that runs there, and all that it has."""
         import torch
 
         free, total = torch.cuda.mem_get_info(self.device)
@@ -109,7 +116,14 @@ class AllocatorMeter:
             "peak_reserved": max(self.peak_reserved, torch.cuda.max_memory_reserved(self.device)),
             "reserved": torch.cuda.memory_reserved(self.device),
             "used": total - free,
+            "memory": total,
         }
+
+    def name(self) -> str:
+        """As its driver calls it."""
+        import torch
+
+        return str(torch.cuda.get_device_name(self.device))
 
 
 def meter(device: Any) -> Meter:

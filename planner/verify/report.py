@@ -8,6 +8,7 @@ from typing import Any
 from planner.answer import changes, plan_answer
 from planner.units import format_bytes, format_seconds
 from planner.verify.comparison import TOLERANCE, Comparison, Row, advice, step_seconds
+from planner.verify.time_rows import Times
 
 
 def comparisons_answer(found: Sequence[Comparison]) -> dict[str, Any]:
@@ -57,9 +58,26 @@ def comparison_answer(found: Comparison) -> dict[str, Any]:
         "phases": {row.name: _row(row) for row in found.phases},
         "others": {row.name: _row(row) for row in found.others},
         "measured_step_seconds": step_seconds(found.measured),
+        "times": times_answer(found.times),
         "losses": found.measured["losses"],
         "advice": list(advice(found)),
     }
+
+
+def times_answer(times: Times) -> dict[str, Any]:
+    """Seconds of a profiled step by term, predicted ones beside them; the measured ones add up to the step."""
+    return {
+        "step_seconds": times.seconds,
+        "terms": {
+            row.name: {
+                "predicted": row.predicted, "low": row.low, "high": row.high, "measured": row.measured,
+                "error": None if row.error is None else round(row.error, 6), "count": row.count,
+                "counted": list(row.counted),
+            }
+            for row in times.rows
+        },
+        "notes": list(times.notes),
+    }  # fmt: skip
 
 
 def _row(row: Row) -> dict[str, float]:
@@ -69,11 +87,12 @@ def _row(row: Row) -> dict[str, float]:
 
 def comparison_text(found: Comparison) -> str:
     """Tables with a verdict below them."""
-    ranks = "GPUs" if found.on_gpus else "processors, where times mean nothing"
+    ranks = found.measured["gpu"] if found.on_gpus else "processors, where times mean nothing"
     lines = [f"{found.evaluation.job.name}: measured on {found.evaluation.job.cluster.gpus} ranks on {ranks}", ""]
     lines += _table("most of each book in a step", found.books)
     lines += _table("peak of each phase, without reserve", found.phases)
     lines += _table("other figures", found.others)
+    lines += _times(found.times, found.on_gpus)
     lines += [f"step {format_seconds(step_seconds(found.measured))}"]
     verdict = "every book agrees" if found.agrees else "not every book agrees"
     lines += [f"{verdict} within {TOLERANCE:.0%}", *(f"  {line}" for line in advice(found))]
@@ -86,6 +105,24 @@ def _table(title: str, rows: tuple[Row, ...]) -> list[str]:
         return []
     head = f"{title:<40}{'predicted':>14}{'measured':>14}{'error':>10}"
     return [head, *(_line(row) for row in rows), ""]
+
+
+def _times(times: Times, on_gpus: bool) -> list[str]:
+    """The table of a profiled step, what it does not tell below it; errors only of GPUs."""
+    lines = []
+    if times.rows:
+        step = f"a profiled step of {format_seconds(times.seconds)} by term"
+        lines += [f"{step:<40}{'predicted':>14}{'measured':>14}{'error':>10}{'pieces':>9}"]
+    for row in times.rows:
+        error = "" if row.error is None or not on_gpus else f"{row.error:+.1%}"
+        figures = (_signed(row.predicted), _signed(row.measured))
+        lines.append(f"  {row.name:<38}{figures[0]:>14}{figures[1]:>14}{error:>10}{row.count or '':>9}")
+    return [*lines, *(f"  note: {note}" for note in times.notes), ""] if lines or times.notes else []
+
+
+def _signed(seconds: float) -> str:
+    """A time that may be taken off."""
+    return f"-{format_seconds(-seconds)}" if seconds < 0 else format_seconds(seconds)
 
 
 def _line(row: Row) -> str:

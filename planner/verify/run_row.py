@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from planner.accuracy.run_log import COLUMNS, read_run_log
+from planner.driver_names import means
 from planner.errors import InputError
 from planner.output import write_files
 from planner.plan import layout_of
@@ -44,10 +45,16 @@ def _model(found: Comparison) -> dict[str, str]:
         "vocab": str(architecture.vocabulary),
         "tied_embeddings": "yes" if architecture.tied else "no",
         "parameters_billion": f"{architecture.parameters / 1e9:.9g}",
-        "gpu": job.cluster.gpu.key if found.on_gpus else "cpu",
+        "gpu": _gpu(found),
         "gpus": str(job.cluster.gpus),
         "gpus_per_node": str(job.cluster.gpus_per_node),
     }
+
+
+def _gpu(found: Comparison) -> str:
+    """The job's GPU, another one by its driver's name, or cpu."""
+    name, gpu = str(found.measured["gpu"]), found.evaluation.job.cluster.gpu
+    return "cpu" if not found.on_gpus else gpu.key if means(name, gpu) else name
 
 
 def _training(found: Comparison) -> dict[str, str]:

@@ -12,13 +12,18 @@ from planner.evaluate import Evaluation, evaluate
 from planner.launch.command import Where
 from planner.launch.folder import STATUS
 from planner.launch.launching import prepare, start
-from planner.plan import Plan, whole
+from planner.launch.programs import packages
+from planner.output import write_files
+from planner.plan import Plan, layout_of, whole
 from planner.space import job_space
 from planner.trace.source import configuration
 from planner.verify.comparison import WARM_STEPS, Comparison, compare
+from planner.verify.report import comparison_answer
+from planner.verify.time_rows import NO_TIMES, Times, times_of
 
 WORKER = Path(__file__).with_name("worker.py")
-CONFIG, MEASURED, OUTPUT = "config.json", "measured.json", "output.log"
+CONFIG, MEASURED, TRACE, OUTPUT = "config.json", "measured.json", "trace.json.gz", "output.log"
+COMPARISON = "comparison.json"
 
 
 def model_fields(job_path: Path) -> Mapping[str, Any]:
@@ -33,32 +38,50 @@ def model_fields(job_path: Path) -> Mapping[str, Any]:
 
 def verify(
     evaluation: Evaluation, fields: Mapping[str, Any], folder: Path, processors: bool = False, anyway: bool = False,
-    steps: int = WARM_STEPS + 2,
+    steps: int = WARM_STEPS + 2, timed: bool = True,
 ) -> Comparison:  # fmt: skip
-    """Measures `steps` steps of the plan here; the run folder keeps what the ranks said in output.log.
+    """Measures `steps` steps of the plan here, and where `timed` what one more spends its time on.
 
-    Raises InputError for a plan that no worker runs, where the machine is not what the job says, and where the ranks
-    fail, with the last line of what they said; SystemExit where a signal ended them.
+    The run folder keeps what the ranks said in output.log, and the answer in comparison.json. Raises InputError for a
+    plan that no worker runs, where what it needs is not installed, where the machine is not what the job says, and
+    where the ranks fail before they have measured, with the last line of what they said; SystemExit where a signal
+    ended them.
     """
-    _require_runnable(evaluation)
-    script = [str(WORKER), f"{{run}}/{CONFIG}", f"{{run}}/{MEASURED}", str(steps)]
+    require_runnable(evaluation)
+    packages("torch", "deepspeed", "transformers")
+    script = [str(WORKER), f"{{run}}/{CONFIG}", f"{{run}}/{MEASURED}", str(steps), *[f"{{run}}/{TRACE}"] * timed]
     launch = prepare(evaluation, script, folder, Where(processors=processors))
     code = start(launch, anyway, {CONFIG: json.dumps(dict(fields), indent=2) + "\n"}, folder / OUTPUT)
     if code and json.loads((folder / STATUS).read_text(encoding="utf-8"))["state"] == "interrupted":
         raise SystemExit(code)
-    if code:
+    if code and not (folder / MEASURED).exists():
         raise InputError(f"the ranks left with {code}: {_last_words(folder / OUTPUT)}", str(folder / OUTPUT))
-    return compare(evaluation, json.loads((folder / MEASURED).read_text(encoding="utf-8")))
+    found = _compared(evaluation, folder, code, timed)
+    write_files(folder, {COMPARISON: json.dumps(comparison_answer(found), indent=2) + "\n"}, force=True)
+    return found
 
 
-def _require_runnable(evaluation: Evaluation) -> None:
-    """The worker runs full training under DeepSpeed with AdamW."""
+def _compared(evaluation: Evaluation, folder: Path, code: int, timed: bool) -> Comparison:
+    """What the ranks of a run folder measured before they left with `code`, beside the prediction."""
+    measured = json.loads((folder / MEASURED).read_text(encoding="utf-8"))
+    if code:
+        return compare(evaluation, measured, Times(0.0, (), (f"no time by term: {_last_words(folder / OUTPUT)}",)))
+    on_gpu = measured["device"] != "cpu"
+    return compare(evaluation, measured, times_of(evaluation, folder / TRACE, on_gpu) if timed else NO_TIMES)
+
+
+def require_runnable(evaluation: Evaluation) -> None:
+    """The worker runs full training under DeepSpeed with AdamW, of a model that is whole on every rank."""
     training, runtime = evaluation.job.training, evaluation.job.runtime.runtime
     given = {"runtime": runtime, "method": training.method, "optimizer": training.optimizer.key}
     for name, known in (("runtime", ("deepspeed",)), ("method", ("full",)), ("optimizer", ("adamw", "adam"))):
         if given[name] not in known:
             raise InputError(f"verify does not run {given[name]}", path=f"training.{name}",
                              expected=" or ".join(known))  # fmt: skip
+    layout = layout_of(evaluation.plan)
+    if layout.data != layout.ranks:
+        raise InputError("verify divides batches over the ranks, and the plan divides the model too", path="choices",
+                         expected="a plan with data parallelism alone")  # fmt: skip
 
 
 def _last_words(path: Path) -> str:

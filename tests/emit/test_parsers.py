@@ -1,14 +1,17 @@
-"""Emitted scripts and manifests under the rules of what reads them: shells, sbatch, Kubernetes, Megatron-LM.
+"""Emitted scripts and manifests under the rules of what reads them: shells, Slurm, Kubernetes, Megatron-LM.
 
-Neither Slurm nor Megatron-LM can be installed here, so that their options are listed from their public sources.
+None of the last three can be installed beside the tests: options and schema are facts of their public sources, which
+stand in tests/data.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +20,16 @@ import pytest
 import yaml
 from jobs import job, plan
 
+from planner.emit.kubernetes import name_of
 from planner.emit.targets import emitted
 from planner.evaluate import Evaluation, evaluate
+from planner.launch.command import Where, command
 from planner.plan import Layout
 from planner.resolve import plain_plan, read_job
 
+DATA = Path(__file__).parents[1] / "data"
+SLURM = json.loads((DATA / "slurm_options.json").read_text(encoding="utf-8"))
+KUBEFLOW = json.loads((DATA / "pytorch_job.json").read_text(encoding="utf-8"))
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-2-70b-64xa100.yaml"
 
 
@@ -47,17 +55,16 @@ def test_shells_read_the_scripts(make: Any, target: str) -> None:
             assert (found.returncode, found.stderr) == (0, "")
 
 
-# ── sbatch ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Slurm ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def batch_parser() -> argparse.ArgumentParser:
-    """The options of sbatch that a script of whole nodes may use (Slurm 24.05, manual page of sbatch)."""
-    parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
-    for name in ("job-name", "output", "error", "partition", "account", "qos", "time", "mem", "constraint", "gres"):
-        parser.add_argument(f"--{name}")
-    for name in ("nodes", "ntasks", "ntasks-per-node", "gpus-per-node", "cpus-per-task"):
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--exclusive", nargs="?", choices=["", "user", "mcs", "topo"], const="")
+def slurm_parser(command: str) -> argparse.ArgumentParser:
+    """The options of one of Slurm's commands, with an argument or without."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False, add_help=False)
+    for name, (argument, *commands) in SLURM["options"].items():
+        if command in commands:
+            given: dict[str, Any] = {"action": "store_true"} if argument == "no" else {}
+            parser.add_argument(f"--{name}", **(given if argument != "optional" else {"nargs": "?", "const": ""}))
     return parser
 
 
@@ -68,36 +75,58 @@ def batch_options(text: str) -> argparse.Namespace:
         if line and not line.startswith("#"):
             break
         words += shlex.split(line.removeprefix("#SBATCH")) if line.startswith("#SBATCH") else []
-    return batch_parser().parse_args(words)
+    return slurm_parser("sbatch").parse_args(words)
 
 
-@pytest.mark.parametrize(("make", "nodes", "gpus"), [(small, 1, 2), (large, 8, 8)])
-def test_sbatch_reads_every_option(make: Any, nodes: int, gpus: int) -> None:
+@pytest.mark.parametrize(("make", "nodes", "gpus"), [(small, "1", "2"), (large, "8", "8")])
+def test_sbatch_reads_every_option(make: Any, nodes: str, gpus: str) -> None:
     found = batch_options(emitted(make(), "slurm")["job.sbatch"])
-    assert (found.nodes, found.ntasks_per_node, found.gpus_per_node) == (nodes, 1, gpus)
+    assert (found.nodes, found.ntasks_per_node, found.gpus_per_node, found.exclusive) == (nodes, "1", gpus, "")
     assert re.fullmatch(r"\d+[KMGT]?", found.mem)
+
+
+def steps(words: list[str]) -> argparse.Namespace:
+    """What srun reads of a command line: its options, up to the program."""
+    options = [word for word in words[1 : words.index("torchrun")] if word.startswith("-")]
+    return slurm_parser("srun").parse_args(options)
+
+
+def test_srun_reads_its_options_in_a_batch_script() -> None:
+    line = emitted(large(), "slurm")["job.sbatch"].splitlines()[-1]
+    assert vars(steps(shlex.split(line)))["kill_on_bad_exit"] == "1"
+
+
+def test_srun_reads_its_options_in_a_launch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("planner.launch.command.first_host", lambda: "gpu-7")
+    monkeypatch.setattr("planner.launch.command.TORCHRUN", ("torchrun",))
+    script = tmp_path / "train.py"
+    script.write_text("")
+    found = command(large(), [str(script)], tmp_path, Where(launcher="srun"))
+    read = steps(list(found.arguments))
+    assert (read.nodes, read.ntasks_per_node, read.gpus_per_node) == ("8", "1", "8")
 
 
 # ── Kubernetes ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# Fields by object: Kubeflow training-operator v1.9 pkg/apis/kubeflow.org/v1 (pytorch_types.go, common_types.go),
-# Kubernetes 1.31 core/v1. A trailing ! marks what has to be there.
-FIELDS: dict[str, str] = {
-    "PyTorchJob": "apiVersion! kind! metadata! spec!",
-    "spec": "nprocPerNode runPolicy elasticPolicy pytorchReplicaSpecs!",
-    "replica": "replicas restartPolicy template!",
-    "pod": "containers! volumes nodeSelector tolerations hostNetwork",
-    "container": "name! image! command args env resources volumeMounts",
-}
-QUANTITY = r"\d+(\.\d+)?(Ki|Mi|Gi|Ti|Pi|Ei|m|k|M|G|T|P|E)?"
-LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+LABEL = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # RFC 1035
 
 
-def assert_fields(kind: str, found: dict[str, Any]) -> None:
-    """Nothing unknown, nothing missing."""
-    known = FIELDS[kind].split()
-    assert set(found) <= {name.rstrip("!") for name in known}
-    assert {name[:-1] for name in known if name.endswith("!")} <= set(found)
+def misfits(found: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Where a manifest is not what the operator's schema says: types, fields, what is required, patterns of amounts."""
+    if schema.get("int_or_string"):
+        if not isinstance(found, (int, str)) or not re.fullmatch(schema.get("pattern", ".*"), str(found)):
+            yield f"{path} is no amount"
+    elif not isinstance(found, TYPES[schema["type"]]):
+        yield f"{path} is no {schema['type']}"
+    elif isinstance(found, dict) and ("properties" in schema or "values" in schema):
+        yield from (f"{path}.{name} is missing" for name in schema.get("required", ()) if name not in found)
+        for name, value in found.items():
+            inner = schema.get("properties", {}).get(name) or schema.get("values")
+            yield from misfits(value, inner, f"{path}.{name}") if inner else [f"{path}.{name} is not known"]
+    elif isinstance(found, list):
+        for number, value in enumerate(found):
+            yield from misfits(value, schema["items"], f"{path}[{number}]")
 
 
 @pytest.mark.parametrize(("make", "pods"), [(small, {"Master": 1}), (large, {"Master": 1, "Worker": 7})])
@@ -106,30 +135,52 @@ def test_kubernetes_takes_the_manifest(make: Any, pods: dict[str, int]) -> None:
     assert (config["apiVersion"], config["kind"]) == ("v1", "ConfigMap")
     assert all(isinstance(text, str) for text in config["data"].values())
     assert sum(map(len, config["data"].values())) < 2**20  # what a ConfigMap may hold
-    assert (manifest["apiVersion"], manifest["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
-    assert_fields("PyTorchJob", manifest)
-    assert_fields("spec", manifest["spec"])
-    replicas = manifest["spec"]["pytorchReplicaSpecs"]
-    assert {name: one["replicas"] for name, one in replicas.items()} == pods
-    assert all(re.fullmatch(LABEL, one["metadata"]["name"]) for one in (config, manifest))
-    for one in replicas.values():
-        assert_fields("replica", one)
-        assert one["restartPolicy"] in ("Always", "OnFailure", "Never", "ExitCode")
-        assert_pod(one["template"]["spec"], config["metadata"]["name"])
+    assert (manifest["apiVersion"], manifest["kind"]) == (f"{KUBEFLOW['group']}/v1", KUBEFLOW["kind"])
+    assert list(misfits(manifest, KUBEFLOW["schema"])) == []
+    assert {name: one["replicas"] for name, one in manifest["spec"]["pytorchReplicaSpecs"].items()} == pods
+    assert_admitted(manifest, config["metadata"]["name"])
 
 
-def assert_pod(pod: dict[str, Any], config: str) -> None:
-    """One container called pytorch, whose mounts are volumes and whose amounts are quantities."""
-    assert_fields("pod", pod)
-    (container,) = pod["containers"]
-    assert_fields("container", container)
-    assert container["name"] == "pytorch"  # the operator looks for it by this name
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
-    assert volumes["plan"]["configMap"] == {"name": config}
-    assert all(isinstance(one["value"], str) for one in container["env"])
-    for amounts in container["resources"].values():
-        assert all(re.fullmatch(QUANTITY, str(amount)) for amount in amounts.values())
+def assert_admitted(manifest: dict[str, Any], config: str) -> None:
+    """What the operator's webhook looks at before it takes a job, and that the pods mount the plan."""
+    rules = KUBEFLOW["admission"]
+    assert re.fullmatch(LABEL, manifest["metadata"]["name"]) and re.fullmatch(LABEL, config)
+    for name, one in manifest["spec"]["pytorchReplicaSpecs"].items():
+        assert name in rules["replicas"]
+        assert one["replicas"] == rules["masters"] if name == "Master" else one["replicas"] >= 1
+        assert one["restartPolicy"] in rules["restart_policies"]
+        pod = one["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["name"] == rules["container"] and container["image"]
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
+        assert volumes["plan"]["configMap"] == {"name": config}
+        gpus = container["resources"]["limits"]
+        assert gpus.items() <= container["resources"]["requests"].items()  # devices: requests equal limits
+
+
+def test_the_schema_bites() -> None:
+    manifest = list(yaml.safe_load_all(emitted(small(), "kubernetes")["pytorchjob.yaml"]))[1]
+    master = manifest["spec"]["pytorchReplicaSpecs"]["Master"]
+    master["replicas"] = "one"
+    container = master["template"]["spec"]["containers"][0]
+    container["resources"]["limits"]["memory"] = "much"
+    del container["name"]
+    container["comand"] = []
+    place = ".spec.pytorchReplicaSpecs.Master"
+    assert list(misfits(manifest, KUBEFLOW["schema"])) == [
+        f"{place}.replicas is no integer", f"{place}.template.spec.containers[0].name is missing",
+        f"{place}.template.spec.containers[0].resources.limits.memory is no amount",
+        f"{place}.template.spec.containers[0].comand is not known",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("llama-2-7b", "llama-2-7b"), ("7B run!", "job-7b-run"), ("___", "job"), ("x" * 49 + "-y", "x" * 49)],
+)
+def test_names_begin_with_a_letter_and_end_with_none_but_letters_and_digits(name: str, label: str) -> None:
+    assert name_of(replace(job(), name=name)) == label
 
 
 # ── Megatron-LM ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -24,6 +24,16 @@ CASES = {
     "stage 2": ("zero_stage=2", "micro_batch=4", "checkpoint_count=2", "checkpoint_interval=2"),
 }
 TOLERANCE = 0.03
+# Calls of each collective in a step. Gradients go in 11 buckets of a layer's 197,888 elements: the head alone, eight
+# layers with the last norm before them in nine, the embedding. Stages 1 and 2 reduce an overflow flag and the norm
+# besides, stage 3 the norm; stage 0 has one bucket for all. Stage 2 runs one micro-batch, the others two.
+BUCKETS = 11
+COLLECTIVES = {
+    "stage 0, accumulation 2": {"all-reduce": 1},
+    "stage 1, accumulation 2": {"all-reduce": BUCKETS + 2, "all-gather": 1},
+    "stage 2": {"all-reduce": BUCKETS + 2, "all-gather": 1},
+    "stage 3, accumulation 2": {"all-reduce": 1, "reduce-scatter": 2 * BUCKETS},
+}
 
 
 def verified(*words: str) -> Any:
@@ -41,19 +51,41 @@ def verified(*words: str) -> Any:
 def test_every_book_agrees(case: str, tmp_path: Path) -> None:
     log = tmp_path / "runs.csv"
     pins = [word for pin in CASES[case] for word in ("--set", pin)]
-    answer = verified("--run", str(tmp_path / "run"), "--log", str(log), *pins)
+    profile = "--profile" if case in COLLECTIVES else "--no-profile"
+    answer = verified("--run", str(tmp_path / "run"), "--log", str(log), profile, *pins)
+    if case in COLLECTIVES:
+        assert_times(answer["times"], case)
     assert set(answer["books"]) == {"parameters", "gradients", "optimizer_states", "activations", "buffers"}
     rows = {**answer["books"], **answer["phases"]}
     assert {name: row for name, row in rows.items() if abs(row["error"]) > TOLERANCE} == {}
     assert answer["status"] == "agrees"
     (run,) = read_run_log(log)
+    assert json.loads((tmp_path / "run" / "comparison.json").read_text()) == answer
+    assert (tmp_path / "run" / "trace.json.gz").exists() is (case in COLLECTIVES)
     assert (run.id, run.zero_stage, run.gpus) == ("verify-001", answer["plan"]["zero_stage"], 2)
+
+
+def assert_times(times: Any, case: str) -> None:
+    """The terms add up to the profiled step, the plan's collectives are all seen, and each one often enough."""
+    terms = times["terms"]
+    measured = {name: row["measured"] for name, row in terms.items()}
+    assert sum(measured.values()) == pytest.approx(times["step_seconds"])
+    busy = sum(seconds for name, seconds in measured.items() if name != "nothing runs")
+    assert 0 < busy < times["step_seconds"]
+    assert min(measured["forward compute"], measured["backward compute"], measured["optimizer"]) > 0
+    assert ("recomputation" in measured) is (case == "stage 2")
+    counts = {name: terms[name]["count"] for name in terms if name in ("all-reduce", "all-gather", "reduce-scatter")}
+    gathers = counts.pop("all-gather") if case == "stage 3, accumulation 2" else 0
+    assert counts == COLLECTIVES[case]
+    assert gathers == 0 or gathers > 2 * 2 * 8  # every layer in both passes of both micro-batches, and more
+    assert {name for name, row in terms.items() if row["predicted"] > 0} <= set(measured)
+    assert {name for name, row in terms.items() if row["predicted"] > 0 and not row["measured"]} == set()
 
 
 def test_a_sweep_runs_the_neighbours(tmp_path: Path) -> None:
     """Two micro-batches are open: the plan's and one beside it."""
     pins = ("--set", "zero_stage=0", "--set", "checkpoint_count=0", "--set", "checkpoint_interval=0")
-    answer = verified("--run", str(tmp_path / "run"), "--sweep", *pins)
+    answer = verified("--run", str(tmp_path / "run"), "--sweep", "--no-profile", *pins)
     (other,) = answer["neighbours"]
     assert {answer["plan"]["micro_batch"], other["plan"]["micro_batch"]} == {1, 2}
     faster = answer["measured_step_seconds"] <= other["measured_step_seconds"]

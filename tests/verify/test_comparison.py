@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from planner.errors import InputError
 from planner.evaluate import Evaluation, evaluate
 from planner.verify.comparison import Comparison, Row, advice, compare, step_seconds
 from planner.verify.report import comparisons_answer, comparisons_text
-from planner.verify.run_row import appended, recompute
+from planner.verify.run_row import appended, recompute, run_row
+from planner.verify.step_profile import Profile
+from planner.verify.time_rows import TimeRow, Times, time_rows
 from planner.verify.verifying import neighbours
 
 
@@ -35,7 +38,8 @@ def as_predicted(evaluation: Evaluation, device: str = "cpu", **factors: float) 
         }  # fmt: skip
         phases[name] = {"peak": peak, "most": most}
     gpu = {"peak_reserved": 2 << 30, "reserved": 2 << 30, "used": 4 << 30} if device != "cpu" else {}
-    return {"device": device, "phases": phases, "seconds": [9.0, 5.0, 1.0, 3.0, 2.0], "losses": [7.0], **gpu}
+    seconds, name = [9.0, 5.0, 1.0, 3.0, 2.0], "NVIDIA A100-SXM4-80GB" if device != "cpu" else ""
+    return {"device": device, "gpu": name, "phases": phases, "seconds": seconds, "losses": [7.0], **gpu}
 
 
 def test_a_row_is_off_by_its_share() -> None:
@@ -145,3 +149,55 @@ def test_recompute_in_the_logs_words() -> None:
     assert recompute(compared()) == "none"
     assert recompute(compared(checkpoint_count=1, checkpoint_interval=2)) == "partial:2 of 4"
     assert recompute(compared(checkpoint_count=4, checkpoint_interval=1)) == "full"
+
+
+def profiled(evaluation: Evaluation, **measured: float) -> Times:
+    """A profiled step of 1 s whose terms took what they were predicted to, but for those in `measured`."""
+    rows = time_rows(evaluation, Profile(1.0, {}, 0.0, 0.0))
+    changed = {name.replace("_", " "): seconds for name, seconds in measured.items()}
+    return Times(1.0, tuple(replace(row, measured=changed.get(row.name, row.predicted)) for row in rows), ("a note",))
+
+
+def test_a_profiled_step_says_what_to_calibrate() -> None:
+    """Backward takes half a second of a step of one, far above its range; forward is as predicted."""
+    evaluation = planned(zero_stage=0)
+    idle = TimeRow("nothing runs", 0.0, 0.0, 0.0, 0.25, 0, ())
+    times = profiled(evaluation, backward_compute=0.5)
+    waiting = compare(evaluation, as_predicted(evaluation, "cuda"), replace(times, rows=(*times.rows, idle)))
+    assert advice(waiting)[-1] == "nothing runs: predicted 0 s, measured 250 ms; calibrate launches"
+    found = compare(evaluation, as_predicted(evaluation, "cuda"), times)
+    (backward,) = [row for row in found.times.rows if row.name == "backward compute"]
+    assert advice(found)[-1] == (
+        f"backward compute: predicted {backward.predicted / 0.5 - 1:+.1%}; calibrate products, attention, memory"
+    )
+    assert not any(line.startswith("forward compute") for line in advice(found))
+    on_processors = compare(evaluation, as_predicted(evaluation), profiled(evaluation, backward_compute=0.5))
+    assert advice(on_processors) == ()
+
+
+def test_a_profiled_step_stands_beside_its_prediction() -> None:
+    evaluation = planned(zero_stage=0)
+    found = compare(evaluation, as_predicted(evaluation, "cuda"), profiled(evaluation, backward_compute=0.5))
+    told = comparisons_answer([found])["times"]
+    assert (told["step_seconds"], told["notes"]) == (1.0, ["a note"])
+    assert told["terms"]["backward compute"]["measured"] == 0.5
+    assert told["terms"]["forward compute"]["error"] == 0.0
+    text = comparisons_text([found])
+    assert "a profiled step of 1 s by term" in text
+    assert "  note: a note" in text
+
+
+def test_another_gpu_than_the_jobs_is_named() -> None:
+    evaluation = planned()
+    measured = {**as_predicted(evaluation, "cuda"), "gpu": "NVIDIA H200"}
+    assert advice(compare(evaluation, measured))[-1] == (
+        "measured on NVIDIA H200, and the job's GPU is a100-sxm-80gb: times are those of another GPU"
+    )
+
+
+def test_a_row_names_the_gpu_that_was_there() -> None:
+    evaluation = planned()
+    measured = as_predicted(evaluation, "cuda")
+    assert run_row(compare(evaluation, measured), 1)["gpu"] == "a100-sxm-80gb"
+    assert run_row(compare(evaluation, {**measured, "gpu": "NVIDIA H200"}), 1)["gpu"] == "NVIDIA H200"
+    assert run_row(compare(evaluation, as_predicted(evaluation)), 1)["gpu"] == "cpu"

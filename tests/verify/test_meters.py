@@ -40,7 +40,7 @@ class Allocator:
 def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
     found = Allocator()
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=found))
-    monkeypatch.setattr(meters, "device_books", lambda engine: {"parameters": 10, "optimizer_states": 20})
+    monkeypatch.setattr(meters, "books_on", lambda engine, device: {"parameters": 10, "optimizer_states": 20})
     return found
 
 
@@ -67,7 +67,7 @@ def test_reserved_is_the_most_of_all_phases(allocator: Allocator) -> None:
         meter.enter("forward")
         allocator.reserved = reserved
         meter.peaks(engine(2))
-    assert meter.facts() == {"peak_reserved": 70, "reserved": 60, "used": 60}
+    assert meter.facts() == {"peak_reserved": 70, "reserved": 60, "used": 60, "memory": 100}
 
 
 def test_a_phase_of_several_ranks() -> None:
