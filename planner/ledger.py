@@ -64,11 +64,16 @@ class Capacity:
 
 @dataclass(frozen=True)
 class DeviceLedger:
-    """The moments of one device; the peak is the first moment that holds the most."""
+    """The moments of one device; the peak is the first moment that holds the most.
+
+    `idle`: blocks that stand at no moment, since their tensors never do while much else is there, and that the
+    allocator keeps nevertheless.
+    """
 
     device: str
     moments: tuple[Moment, ...]
     capacity: Capacity
+    idle: tuple[Line, ...] = ()
 
     @cached_property
     def peak(self) -> Moment:
@@ -92,11 +97,11 @@ class DeviceLedger:
         """Bytes that the allocator takes from the driver where it never runs short.
 
         What tensors take with the usual waste; what stands apart from the common pool (buffers larger than any free
-        block, tensors of other streams) adds to the most that everything else takes at any moment. An allocator that
-        runs short gives free blocks back, so that more than the GPU has is never reserved.
+        block, tensors of other streams, idle blocks) adds to the most that everything else takes at any moment. An
+        allocator that runs short gives free blocks back, so that more than the GPU has is never reserved.
         """
         own: dict[str, int] = {}
-        for line in (line for moment in self.moments for line in moment.lines if line.apart):
+        for line in (*self.idle, *(line for moment in self.moments for line in moment.lines if line.apart)):
             own[line.name] = max(own.get(line.name, 0), line.bytes)
         rest = max(sum(line.bytes for line in m.lines if _pooled(line)) for m in self.moments)
         reserve = max(moment.books["reserve"] for moment in self.moments)
@@ -149,21 +154,15 @@ def ledger(job: Job, plan: Plan) -> Ledger:
 def _ledger(job: Job, amounts: Sequence[tuple[MemoryTerm, int]]) -> Ledger:
     """The moments of every device from the terms of one stage."""
     found = capacities(job)
-    return {
-        device: DeviceLedger(
-            device,
-            tuple(
-                Moment(
-                    moment,
-                    tuple(
-                        Line(term.name, term.book, size, term.source, term.apart)
-                        for term, size in amounts
-                        if term.device == device and moment in term.moments
-                    ),
-                )
-                for moment in MOMENTS
-            ),
-            found[device],
-        )
-        for device in DEVICES
-    }
+    return {device: _device(device, amounts, found[device]) for device in DEVICES}
+
+
+def _device(device: str, amounts: Sequence[tuple[MemoryTerm, int]], capacity: Capacity) -> DeviceLedger:
+    """The lines of one device; those of no moment are idle."""
+    lines = [
+        (term.moments, Line(term.name, term.book, size, term.source, term.apart))
+        for term, size in amounts
+        if term.device == device
+    ]
+    standing = (Moment(name, tuple(line for moments, line in lines if name in moments)) for name in MOMENTS)
+    return DeviceLedger(device, tuple(standing), capacity, tuple(line for moments, line in lines if not moments))

@@ -14,7 +14,8 @@ from planner.share import Share, measure_name, share_of
 from planner.terms import MemoryTerm, Values
 
 BATCH = ("layout", "micro_batch")
-INTERVAL = (*BATCH, "checkpoint_interval", "recompute_policy")
+TILED = (*BATCH, "mlp_tiles")
+INTERVAL = (*TILED, "checkpoint_interval", "recompute_policy")
 PASSES = ("forward", "loss", "backward_start")
 LATE = ("recompute_start", "backward_end")
 UnderWay = Callable[[Share, int, int], int]
@@ -60,6 +61,7 @@ class _Terms:
         scope: tuple[str, ...] = BATCH,
         measures: Sequence[str] = (),
         device: str = "gpu",
+        apart: bool = False,
     ) -> MemoryTerm:
         """An activation term; nothing where the pipeline has no such stage."""
         job, stage = self.job, self.stage
@@ -68,18 +70,19 @@ class _Terms:
             share = share_of(job, values, stage)
             return size(share, values) if share.exists else 0
 
-        return MemoryTerm(name, scope, tuple(measures), body, device, "activations", moments, stage=stage)
+        return MemoryTerm(name, scope, tuple(measures), body, device, "activations", moments, stage=stage, apart=apart)
 
     def kept(self) -> Iterable[MemoryTerm]:
         """Layers that are not checkpointed keep all they need for backward."""
 
         def size(share: Share, values: Values, under_way: UnderWay) -> int:
-            count, times = self.job.tokens(values), self.job.micro_batches(values)
+            count, times, tiles = self.job.tokens(values), self.job.micro_batches(values), whole(values, "mlp_tiles")
             dropped = ((kind, -whole(values, name)) for name, kind in self.recomputed.items())
             counted = (*share.kind_counts, *dropped)
-            return sum(under_way(share, share.of(kind).stored.at(count), times) * number for kind, number in counted)
+            stored = ((share.of(kind, tiles).stored.at(count), number) for kind, number in counted)
+            return sum(under_way(share, held, times) * number for held, number in stored)
 
-        yield from self.waiting("activations of kept layers", size, PASSES, BATCH, tuple(self.recomputed))
+        yield from self.waiting("activations of kept layers", size, PASSES, TILED, tuple(self.recomputed))
 
     def cached(self) -> Iterable[MemoryTerm]:
         """Checkpointed layers under autocast: its cache holds their 16-bit weights until the forward pass ends."""
@@ -132,13 +135,13 @@ class _Terms:
     def live(self) -> Iterable[MemoryTerm]:
         """What one layer's forward, one layer's backward and one segment's recomputation hold while they run."""
         yield self.term("one layer running forward", self._forward, ("forward",), scope=INTERVAL)
-        yield self.term("backward of the last layer", self._start, ("backward_start",))
+        yield self.term("backward of the last layer", self._start, ("backward_start",), scope=TILED)
         yield self.term("recomputed segment", self._segment, ("recompute_start",), scope=INTERVAL)
         yield self.term("backward of the first layers", self._end, ("backward_end",), scope=INTERVAL)
 
     def _forward(self, share: Share, values: Values) -> int:
         count, found = self.job.tokens(values), share.activations
-        layers = [share.of(kind) for kind, _ in share.kind_counts]
+        layers = [share.of(kind, whole(values, "mlp_tiles")) for kind, _ in share.kind_counts]
         checkpointed = values["checkpoint_interval"] != 0
         live = [layer.checkpointed_forward_live if checkpointed else layer.forward_live for layer in layers]
         layer = max(amount.at(count) for amount in live)
@@ -148,16 +151,16 @@ class _Terms:
     def _start(self, share: Share, values: Values) -> int:
         count, found = self.job.tokens(values), share.activations
         final = (found.final + found.final_backward).at(count) if share.is_last else 0
-        return max(_kept_backward(share.kept_layers, count), final)
+        return max(_kept_backward(share.kept_layers(whole(values, "mlp_tiles")), count), final)
 
     def _segment(self, share: Share, values: Values) -> int:
-        interval = whole(values, "checkpoint_interval")
-        return segment_bytes(share, interval, self.job.tokens(values), _selects(values)) if interval else 0
+        interval, tiles = whole(values, "checkpoint_interval"), whole(values, "mlp_tiles")
+        return segment_bytes(share, interval, self.job.tokens(values), _selects(values), tiles) if interval else 0
 
     def _end(self, share: Share, values: Values) -> int:
         count = self.job.tokens(values)
         if values["checkpoint_interval"] == 0:
-            first = share.of(share.kinds[0])
+            first = share.of(share.kinds[0], whole(values, "mlp_tiles"))
             return first.stored.at(count) + first.backward_live.at(count)
         return self._segment(share, values)
 
@@ -175,11 +178,17 @@ class _Terms:
             found = self.job.activations_under(layout.tensor, layout.whole_stream, str(values["loss"]))
             return max(found.loss_forward.at(count), found.loss_backward.at(count)) if share.is_last else 0
 
+        def idle(share: Share, values: Values) -> int:
+            layout, count = share.layout, self.job.tokens(values)
+            found = self.job.activations_under(layout.tensor, layout.whole_stream, str(values["loss"]))
+            return found.idle_logits.at(count) if share.is_last else 0
+
         later = (*PASSES, "recompute_start", "backward_end")
         yield self.term("tables that all layers read", tables, later)
         yield from self._biases()
         yield self.term("final norm, labels", final, ("loss",))
         yield self.term("logits and loss", loss, ("loss",), scope=(*BATCH, "loss"))
+        yield self.term("block of 16-bit logits", idle, (), scope=(*BATCH, "loss"), apart=True)
 
     def _biases(self) -> Iterable[MemoryTerm]:
         """Biases of relative positions, where the model has any: an input of every checkpointed layer."""
@@ -210,18 +219,24 @@ def least_activations(job: Job, values: Values) -> int:
 @lru_cache(maxsize=65536)
 def _least_activations(job: Job, tensor_ranks: int, whole_stream: bool, tokens: int) -> int:
     """As `least_activations`, for what it depends on."""
-    found = job.activations_under(tensor_ranks, whole_stream)
-    ways = ((layer.checkpointed_forward_live, layer.forward_live) for layer in found.layers)
-    running = max(min(recomputed.at(tokens), kept.at(tokens)) for recomputed, kept in ways)
+    running = min(_least_running(job, tensor_ranks, whole_stream, tokens, tiles) for tiles in job.mlp_tiles)
     ends = (job.activations_under(tensor_ranks, whole_stream, loss) for loss in job.losses)
     return max(running, min(max(end.loss_forward.at(tokens), end.loss_backward.at(tokens)) for end in ends))
 
 
+def _least_running(job: Job, tensor_ranks: int, whole_stream: bool, tokens: int, tiles: int) -> int:
+    """What the layer that needs most holds while it runs forward, kept or checkpointed, whichever is less."""
+    layers = job.activations_under(tensor_ranks, whole_stream, tiles=tiles).layers
+    ways = ((layer.checkpointed_forward_live, layer.forward_live) for layer in layers)
+    return max(min(recomputed.at(tokens), kept.at(tokens)) for recomputed, kept in ways)
+
+
 @lru_cache(maxsize=65536)
-def segment_bytes(share: Share, interval: int, tokens: int, selective: bool) -> int:
+def segment_bytes(share: Share, interval: int, tokens: int, selective: bool, tiles: int = 1) -> int:
     """What recomputing one segment of `interval` layers holds at most, less what selective recomputation kept of it."""
-    found = _segment(share.kept_layers, interval, tokens)
-    return found - min(layer.selective_shared.at(tokens) for layer in share.kept_layers) if selective else found
+    layers = share.kept_layers(tiles)
+    found = _segment(layers, interval, tokens)
+    return found - min(layer.selective_shared.at(tokens) for layer in layers) if selective else found
 
 
 def _selects(values: Values) -> bool:

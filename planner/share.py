@@ -141,6 +141,11 @@ class Share:
         return max((sum(t.elements for t in kind.tensors if t.trainable) for kind in self.held), default=0)
 
     @cached_property
+    def largest_block(self) -> int:
+        """Elements of the largest dense feed-forward block of a layer."""
+        return max((sum(t.elements for t in kind.tensors if t.role == "mlp") for kind in self.held), default=0)
+
+    @cached_property
     def largest_tensor(self) -> int:
         """Elements of the largest single tensor."""
         return max((tensor.elements for tensor, _ in self.counted), default=0)
@@ -209,10 +214,9 @@ class Share:
         """The model's activations as a tensor-parallel rank has them."""
         return self.job.activations_under(self.layout.tensor, self.layout.whole_stream)
 
-    @cached_property
-    def kept_layers(self) -> tuple[LayerActivations, ...]:
+    def kept_layers(self, tiles: int = 1) -> tuple[LayerActivations, ...]:
         """What each layer of the stage keeps and holds, in order."""
-        return tuple(self.of(kind) for kind in self.kinds)
+        return kept_layers(self, tiles)
 
     @cached_property
     def counts_before(self) -> Mapping[int, tuple[int, ...]]:
@@ -220,9 +224,9 @@ class Share:
         kinds = {id(kind) for kind in self.kinds}
         return {key: tuple(accumulate((id(kind) == key for kind in self.kinds), initial=0)) for key in kinds}
 
-    def of(self, kind: LayerKind) -> LayerActivations:
-        """What one layer of a kind keeps and holds on a tensor-parallel rank."""
-        return self.job.activations_of(kind, self.layout.tensor, self.layout.whole_stream)
+    def of(self, kind: LayerKind, tiles: int = 1) -> LayerActivations:
+        """What one layer of a kind keeps and holds on a tensor-parallel rank, its feed-forward block in tiles."""
+        return self.job.activations_of(kind, self.layout.tensor, self.layout.whole_stream, tiles)
 
     def chunks(self, micro_batches: int) -> int:
         """Chunks of the stage, of `layout.virtual_stages`, that are under way at once."""
@@ -252,6 +256,12 @@ def share_of(job: Job, values: Values, stage: str) -> Share:
 def share(job: Job, layout: Layout, stage: str = WHOLE) -> Share:
     """The share of a stage, made once."""
     return Share(job, layout, stage)
+
+
+@lru_cache(maxsize=16384)
+def kept_layers(share: Share, tiles: int) -> tuple[LayerActivations, ...]:
+    """What each layer of a share keeps and holds, in order, made once."""
+    return tuple(share.of(kind, tiles) for kind in share.kinds)
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from planner.job import Job
@@ -26,6 +28,11 @@ def pool(size: int, name: str = "tensors") -> Line:
 
 def apart(size: int, name: str = "bucket") -> Line:
     return Line(name, "buffers", size, apart=True)
+
+
+def kept(*idle: Line, **moments: tuple[Line, ...]) -> DeviceLedger:
+    """The ledger of a GPU with blocks that are there at no moment."""
+    return replace(device(**moments), idle=idle)
 
 
 def reserve(size: int) -> Line:
@@ -63,6 +70,13 @@ def test_tensors_are_everything_but_the_reserve() -> None:
 )
 def test_what_the_allocator_reserves(moments: dict[str, tuple[Line, ...]], expected: float) -> None:
     assert device(**moments).reserved(1.1) == pytest.approx(expected)
+
+
+def test_a_block_that_is_idle_adds_to_what_is_reserved_and_to_no_moment() -> None:
+    """1.1 × 300 + 80; with the bucket of the same name, which goes into the block, the larger of the two: + 100."""
+    found = kept(apart(80), forward=(pool(300),))
+    assert (found.peak.total, found.tensors(), found.reserved(1.1)) == (300, 300, pytest.approx(410))
+    assert kept(apart(80), forward=(pool(200), apart(100)), loss=(pool(300),)).reserved(1.1) == pytest.approx(430)
 
 
 def test_never_more_than_the_gpu_has_is_reserved() -> None:

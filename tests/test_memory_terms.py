@@ -51,15 +51,16 @@ def layer(stored: int = 0, **amounts: int) -> LayerActivations:
 PASSES = ("forward", "loss", "backward_start")
 LATER = (*PASSES, "recompute_start", "backward_end")
 BATCH = ("layout", "micro_batch")
-INTERVAL = (*BATCH, "checkpoint_interval", "recompute_policy")
-OFFLOADED = (*BATCH, "activation_offload")
+TILED = (*BATCH, "mlp_tiles")
+INTERVAL = (*TILED, "checkpoint_interval", "recompute_policy")
+OFFLOADED = (*TILED, "activation_offload")
 AT_CHECKPOINTS = ((*PASSES, "recompute_start"), (*BATCH, "recompute_policy", "activation_offload"), ("checkpoints",))
 # Moments, scope, measures and device of each term of a job without a pipeline.
 STANDING = {
     "activations of kept layers": [(PASSES, OFFLOADED, ("recomputed_layers",), "gpu")],
     "activations of kept layers on the host": [(PASSES, OFFLOADED, ("recomputed_layers",), "host")],
     "one layer running forward": [(("forward",), INTERVAL, (), "gpu")],
-    "backward of the last layer": [(("backward_start",), BATCH, (), "gpu")],
+    "backward of the last layer": [(("backward_start",), TILED, (), "gpu")],
     "recomputed segment": [(("recompute_start",), INTERVAL, (), "gpu")],
     "backward of the first layers": [(("backward_end",), INTERVAL, (), "gpu")],
     "checkpoints": [(*AT_CHECKPOINTS, "gpu")],
@@ -67,6 +68,7 @@ STANDING = {
     "tables that all layers read": [(LATER, BATCH, (), "gpu")],
     "final norm, labels": [(("loss",), BATCH, (), "gpu")],
     "logits and loss": [(("loss",), (*BATCH, "loss"), (), "gpu")],
+    "block of 16-bit logits": [((), (*BATCH, "loss"), (), "gpu")],
 }
 
 
@@ -148,8 +150,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Job:
         tied_gradient_extra=0, tables=Amount(70), embedded=Amount(9_900), final_forward=Amount(150),
         final_backward=Amount(2_000),
     )  # fmt: skip
-    monkeypatch.setattr(Share, "of", lambda self, kind: alone)
-    monkeypatch.setattr(Share, "kept_layers", property(lambda self: (alone,) * len(self.kinds)))
+    monkeypatch.setattr(Share, "of", lambda self, kind, tiles=1: alone)
+    monkeypatch.setattr(Share, "kept_layers", lambda self, tiles=1: (alone,) * len(self.kinds))
     monkeypatch.setattr(Share, "activations", property(lambda self: model))
     return job()
 
@@ -215,7 +217,7 @@ def test_a_kept_layers_backward_when_later_layers_are_gone(
 ) -> None:
     """(stored, live in backward) of each layer of a stage without a final norm."""
     kept = tuple(layer(stored, backward_live=live) for stored, live in layers)
-    monkeypatch.setattr(Share, "kept_layers", property(lambda self: kept))
+    monkeypatch.setattr(Share, "kept_layers", lambda self, tiles=1: kept)
     assert held(piped(), "backward of the last layer", "first") == [expected]
 
 
@@ -223,7 +225,10 @@ def test_a_kept_layers_backward_when_later_layers_are_gone(
 class Layers:
     """A stage of which only the layers are asked for."""
 
-    kept_layers: tuple[LayerActivations, ...]
+    layers: tuple[LayerActivations, ...]
+
+    def kept_layers(self, tiles: int = 1) -> tuple[LayerActivations, ...]:
+        return self.layers
 
 
 @pytest.mark.parametrize(

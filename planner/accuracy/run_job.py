@@ -19,13 +19,17 @@ from planner import hardware_catalog
 from planner.accuracy.run_log import Run
 from planner.accuracy.run_model import Skipped, model_config, stated
 from planner.accuracy.run_network import network_gigabits, network_link
+from planner.accuracy.run_software import could
+from planner.accuracy.run_time import beats_the_peak
 from planner.errors import InputError
+from planner.hardware_catalog import Hardware
 from planner.job import Job
 from planner.job_file import JobFile
 from planner.layouts import stage_layers, stages
+from planner.lookup import Lookup, read_lookup
 from planner.plan import Layout, Plan, Value
 from planner.reading import Document, validated
-from planner.resolve import plain_plan, resolve, usual_network
+from planner.resolve import plain_plan, resolve_in, usual_network
 from planner.shipped import names
 from planner.space import job_space
 from planner.specification import specify
@@ -57,7 +61,11 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in ALL}, "query": ("q",), "key": ("k",), "value": ("v",), "output": ("o",),
     "mlp": ("gate", "up", "down"), "all": ALL,
 }  # fmt: skip
+POWER_LIMITED = re.compile(r"power[- ]limited", re.IGNORECASE)
 USUAL_NODE = 8
+LARGEST_MACHINE = 16
+ROWWISE = re.compile(r"row-?wise", re.IGNORECASE)
+RACK = re.compile(r"NVL[0-9]+|MNNVL")
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
@@ -73,22 +81,29 @@ class Case:
     time_unknown: str = ""
 
 
-def run_case(run: Run) -> Case:
-    """The job and plan of a run. Raises Skipped."""
-    for check in (_check_runtime, _check_parallelism, _check_machine, _check_method, _check_precision):
+def run_case(run: Run, lookup: Lookup | None = None) -> Case:
+    """The job and plan of a run, by the shipped catalogs or those of `lookup`. Raises Skipped."""
+    lookup = lookup or read_lookup()
+    for check in (_check_runtime, _check_parallelism, _check_method, _check_precision):
         check(run)
+    _check_machine(run, lookup.hardware)
     kernels = _kernels(run)
     batch, micro_batch = _batch(run)
-    job = _job(run, batch, kernels).with_choices({"layout": (_layout(run),)})
+    job = _job(run, batch, kernels, lookup).with_choices({"layout": (_layout(run),)})
     plan = plain_plan(job).changed(**_choices(run, job, micro_batch))
     _check_rules(job, plan)
-    return Case(job, plan, _time_unknown(run))
+    if beats_the_peak(run, job):
+        raise Skipped("faster than its GPU's peak: not with what it states")
+    return Case(job, plan, _time_unknown(run, job, lookup.hardware))
 
 
-def _time_unknown(run: Run) -> str:
-    """Nodes talk over a network that is stated, or usual for such nodes in the catalog."""
-    per_node = _gpus_per_node(run)
-    known = network_gigabits(run, per_node) or usual_network(str(run.gpu), per_node)
+def _time_unknown(run: Run, job: Job, hardware: Hardware) -> str:
+    """Nodes talk over a network that is stated or usual for such nodes in the catalog, GPUs run at their own power."""
+    if _power_limited(run) and job.cluster.gpu.least_power_watts is None:
+        return "power limit of the GPU not stated"
+    per_node = _gpus_per_node(run, hardware)
+    count = _rack(run, hardware) or per_node
+    known = network_gigabits(run, per_node) or usual_network(str(run.gpu), count, hardware.nodes.values())
     return "" if run.gpus == per_node or known else "network between nodes not stated"
 
 
@@ -113,6 +128,8 @@ def _check_parallelism(run: Run) -> None:
     layout = _layout(run)
     if layout.ranks != run.gpus:
         raise Skipped("ranks do not multiply to gpus")
+    if layout.data * layout.sequence % layout.expert:
+        raise Skipped("expert parallelism beyond the data-parallel ranks")
     entry = read_runtime(_runtime(run))
     for name in ("tensor", "pipeline", "sequence", "expert"):
         if getattr(layout, name) > 1 and name not in (*entry.degrees, *entry.degrees_on_request):
@@ -130,12 +147,12 @@ def _layout(run: Run) -> Layout:
     )  # fmt: skip
 
 
-def _check_machine(run: Run) -> None:
+def _check_machine(run: Run, hardware: Hardware) -> None:
     """A GPU of the catalog in equal nodes."""
     stated(run, "gpu")
-    if run.gpu not in hardware_catalog.gpus():
+    if run.gpu not in hardware.gpus:
         raise Skipped(f"unknown GPU {run.gpu}")
-    if int(run.gpus or 1) % _gpus_per_node(run):
+    if int(run.gpus or 1) % _gpus_per_node(run, hardware):
         raise Skipped("nodes of unequal size")
 
 
@@ -186,10 +203,21 @@ def _kernels(run: Run) -> dict[str, str]:
     for name in run.kernels:
         if name not in known:
             raise Skipped(f"kernels {name}")
-    usual = "kernel" if run.architecture == "mpt" else "standard"  # MPT's own training code has flash-attn's loss
-    loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), usual)
     fused = next((KERNELS[name] for name in run.kernels if name in KERNELS), None)
+    loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), _usual_loss(run, fused))
     return {"loss": loss, **({"kernels": fused} if fused else {})}
+
+
+def _usual_attention(run: Run) -> str:
+    """The attention of a run that names none: torch's SDPA, where it has no kernels of its own."""
+    own = read_runtime(_runtime(run)).kernels == "megatron"
+    return "flash" if own or could(run, "grouped_attention") else "sdpa"
+
+
+def _usual_loss(run: Run, kernels: str | None) -> str:
+    """How logits become a loss where the log does not say; MPT's own training code has flash-attn's."""
+    whole = run.architecture == "mpt" or (kernels == "compiled" and could(run, "compiled_loss"))
+    return "kernel" if whole else "standard"
 
 
 def _batch(run: Run) -> tuple[int, int]:
@@ -207,20 +235,33 @@ def _batch(run: Run) -> tuple[int, int]:
     return batch, micro_batch
 
 
-def _gpus_per_node(run: Run) -> int:
-    """GPUs of one node that the run uses; up to eight are taken to share one where nothing is said."""
-    gpus = int(run.gpus or 1)
+def _gpus_per_node(run: Run, hardware: Hardware) -> int:
+    """GPUs of one node that the run uses; up to eight are taken to share one where nothing is said.
+
+    Of a rack that one link joins, the most that divide the run's GPUs evenly.
+    """
+    gpus, rack = int(run.gpus or 1), _rack(run, hardware)
+    if rack:
+        return max(count for count in range(1, rack + 1) if gpus % count == 0)
     return min(gpus, run.gpus_per_node or USUAL_NODE)
 
 
-def _job(run: Run, batch: int, kernels: Mapping[str, str]) -> Job:
+def _rack(run: Run, hardware: Hardware) -> int:
+    """GPUs that one link joins across machines, as NVLink does in a rack of GB200; 0 where it ends in the machine, or
+    where the row counts the GPUs of a machine and names no rack."""
+    joined = hardware.gpus[str(run.gpu)].scale_up_gpus or 0
+    trays = run.gpus_per_node is not None and not RACK.search(run.interconnect or "")
+    return 0 if trays or joined <= LARGEST_MACHINE else joined
+
+
+def _job(run: Run, batch: int, kernels: Mapping[str, str], lookup: Lookup) -> Job:
     """The run's job, read as a user's would be: a job file with a config.json beside it."""
     with TemporaryDirectory() as folder:
         Path(folder, CONFIG).write_text(json.dumps(model_config(run)), encoding="utf-8")
-        data = _job_data(run, batch, kernels)
+        data = _job_data(run, batch, kernels, lookup.hardware)
         document = Document(file=str(Path(folder, "job.yaml")), data=data, marks={}, key_marks={})
         try:
-            return _linked(run, resolve(validated(JobFile, document), document, run.id))
+            return _limited(run, _linked(run, resolve_in(lookup, validated(JobFile, document), document, run.id)))
         except InputError as error:
             raise Skipped(error.message) from None
 
@@ -233,19 +274,33 @@ def _linked(run: Run, job: Job) -> Job:
     return replace(job, cluster=replace(job.cluster, node=job.cluster.node.overridden(nic_link=link)))
 
 
-def _job_data(run: Run, batch: int, kernels: Mapping[str, str]) -> dict[str, Any]:
+def _power_limited(run: Run) -> bool:
+    """Whether the notes say that the GPUs were held below their power, without saying where."""
+    return POWER_LIMITED.search(run.notes or "") is not None
+
+
+def _limited(run: Run, job: Job) -> Job:
+    """The job on GPUs at the lowest power that the part is run at, where the run's were held below their own."""
+    gpu = job.cluster.gpu
+    if not _power_limited(run) or gpu.least_power_watts is None:
+        return job
+    return replace(job, cluster=replace(job.cluster, gpu=replace(gpu, power_watts=gpu.least_power_watts)))
+
+
+def _job_data(run: Run, batch: int, kernels: Mapping[str, str], hardware: Hardware) -> dict[str, Any]:
     """What the run's job file would hold."""
     return {
         "model": CONFIG,
-        "cluster": _cluster_data(run),
+        "cluster": _cluster_data(run, hardware),
         "training": {
             "runtime": _runtime(run),
             "sequence_length": run.sequence_length,
             "global_batch": batch,
             "precision": _precision(run),
             "optimizer": _optimizer(run),
-            "attention": ATTENTION.get(str(run.attention), "flash"),  # what torch's SDPA picks where nothing is said
+            "attention": ATTENTION[run.attention] if run.attention else _usual_attention(run),
             **({"deterministic": True} if DETERMINISTIC in run.kernels else {}),
+            **({"fp8_scaling": "row"} if run.precision == "fp8" and ROWWISE.search(run.notes or "") else {}),
             **({"tensor_overlap": True} if set(TENSOR_OVERLAP) & set(run.kernels) else {}),
             **kernels,
             **_method(run),
@@ -261,9 +316,9 @@ def _method(run: Run) -> dict[str, Any]:
     return {**clipping, "method": {str(run.method): {"rank": run.lora_rank, "targets": _targets(run)}}}
 
 
-def _cluster_data(run: Run) -> dict[str, Any]:
+def _cluster_data(run: Run, hardware: Hardware) -> dict[str, Any]:
     """The machines, with the network of a node where the run has several and states it."""
-    per_node = _gpus_per_node(run)
+    per_node = _gpus_per_node(run, hardware)
     nodes = int(run.gpus or 1) // per_node
     gigabits = network_gigabits(run, per_node) if nodes > 1 else None
     network = {} if gigabits is None else {"interconnect": f"{gigabits} Gbit/s"}

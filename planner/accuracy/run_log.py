@@ -21,6 +21,7 @@ MAXIMUM_BYTES = 16 * MIB
 MOST_GPUS = 10**6
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _NUMBER = re.compile(r"[0-9]{0,15}(\.[0-9]{0,30})?([eE][-+]?[0-9]{1,2})?")
+_DATE = re.compile(r"[12][0-9]{3}-(0[1-9]|1[0-2])")
 _RECOMPUTE = re.compile(r"none|selective|full|every_2|partial:[0-9]{1,5} of [0-9]{1,5}")
 
 Cell = Callable[[str], Any]
@@ -97,6 +98,7 @@ class Run:
     score_memory: bool | None = None
     score_time: bool | None = None
     assumed: tuple[str, ...] = ()
+    date: str | None = None
     notes: str | None = None
 
 
@@ -160,6 +162,13 @@ def _recompute(cell: str) -> str:
     """What is recomputed."""
     if not _RECOMPUTE.fullmatch(cell):
         raise _Wrong("one of none, selective, full, every_2, partial:K of L")
+    return cell
+
+
+def _date(cell: str) -> str:
+    """The month in which the run was made."""
+    if not _DATE.fullmatch(cell):
+        raise _Wrong("a month such as 2025-04")
     return cell
 
 
@@ -229,6 +238,7 @@ COLUMNS: Mapping[str, Cell] = {
     "score_memory": _flag,
     "score_time": _flag,
     "assumed": _words,
+    "date": _date,
     "notes": _text,
 }
 _COLUMN = "columns are such as gpus or step_seconds"

@@ -17,9 +17,10 @@ from typing import Any
 from planner.accuracy.run_job import run_case
 from planner.accuracy.run_log import Run, read_run_log
 from planner.accuracy.run_model import Skipped
-from planner.calibrate.overlay import Overlay, calibrated, read_overlays
+from planner.accuracy.run_time import seconds_measured
 from planner.evaluate import Evaluation, evaluate
 from planner.ledger import DeviceLedger, stage_ledgers
+from planner.lookup import Lookup, read_lookup
 from planner.units import GIB
 
 
@@ -126,33 +127,36 @@ class Accuracy:
 
 
 def accuracy(path: Path, catalogs: Iterable[Path] = ()) -> Accuracy:
-    """The planner's figures, calibrated by overlays in `catalogs`, held against every run of a log.
+    """The planner's figures, with `catalogs` beside the shipped ones, held against every run of a log.
 
-    Raises InputError for a malformed log or overlay.
+    Raises InputError for a malformed log or catalog.
     """
-    overlays = read_overlays(catalogs)
+    lookup = read_lookup(catalogs)
     scores: list[Score] = []
     skipped: Counter[str] = Counter()
     for run in read_run_log(path):
         try:
-            scores.append(score_run(run, overlays))
+            scores.append(score_run(run, lookup))
         except Skipped as reason:
             skipped[" ".join(str(reason).split())] += 1
     return Accuracy(tuple(scores), dict(sorted(skipped.items(), key=lambda item: (-item[1], item[0]))))
 
 
-def score_run(run: Run, overlays: Sequence[Overlay] = ()) -> Score:
-    """One run held against the planner. Raises Skipped with the reason where that is not possible."""
+def score_run(run: Run, lookup: Lookup | None = None) -> Score:
+    """One run held against the planner, with the shipped catalogs or those of `lookup`.
+
+    Raises Skipped with the reason where that is not possible.
+    """
     if run.use not in (None, "score") or (run.score_memory is False and run.score_time is False):
         raise Skipped("not for scoring")
     metric, measured = memory_measured(run)
     seconds, fits = seconds_measured(run), _ran(run)
     if not metric and seconds is None and fits is None:
         raise Skipped("no measurement to score")
-    case = run_case(run)
+    case = run_case(run, lookup)
     if case.time_unknown and not metric and fits is None:
         raise Skipped(case.time_unknown)
-    evaluation = evaluate(calibrated(case.job, overlays), case.plan)
+    evaluation = evaluate(case.job, case.plan)
     timed = seconds is not None and not case.time_unknown
     return Score(
         run=run,
@@ -180,18 +184,6 @@ def memory_measured(run: Run) -> tuple[str, float]:
             if peak is not None:
                 return metric, peak * GIB
     return "", 0.0
-
-
-def seconds_measured(run: Run) -> float | None:
-    """Seconds of the step to score, from the throughput where only that is stated; None where there is none."""
-    if run.score_time is False or run.fits == "oom":
-        return None
-    if run.step_seconds is not None:
-        return run.step_seconds
-    if None in (run.tokens_per_second_per_gpu, run.global_batch, run.sequence_length, run.gpus):
-        return None
-    tokens = int(run.global_batch or 0) * int(run.sequence_length or 0)
-    return tokens / float(run.tokens_per_second_per_gpu or 1.0) / int(run.gpus or 1)
 
 
 def _ran(run: Run) -> bool | None:

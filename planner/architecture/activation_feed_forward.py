@@ -14,6 +14,8 @@ def feed_forward_stored(block: FeedForward, hidden: int, settings: ActivationSet
     if block.experts:
         return _experts_stored(block, hidden, settings)
     inputs = settings.input_bytes(INPUTS if block.gated else ("up",), fused=not block.gated) * hidden
+    if settings.mlp_tiles > 1:
+        return Amount(0, settings.element * hidden)
     return Amount(0, inputs + _inner(block, block.width, settings))
 
 
@@ -79,11 +81,29 @@ def feed_forward_work(
         return _experts_work(block, hidden, settings)
     element, stream, norm = settings.element, settings.stream * hidden, settings.element * hidden
     inner = element * block.width
+    if settings.mlp_tiles > 1:
+        return _tiled_work(kind, block, hidden, settings)
     replaced = block.activation == "relu" and not block.gated
     forward = inner if replaced else stream + norm
     alone = _alone(kind, block) * inner + stream + _outputs(kind, block) * norm
     backward = _backward(block, settings) * inner + stream
     return forward, alone, backward, backward
+
+
+def _tiled_work(
+    kind: LayerKind, block: FeedForward, hidden: int, settings: ActivationSettings
+) -> tuple[int, int, int, int]:
+    """One tile's tensors beside the tiles that are done; at the end these and the whole that is joined of them.
+
+    Forward keeps nothing but its input. Backward makes each tile again, all that it keeps included, beside the whole
+    gradients of output and input (deepspeed 0.19.8 runtime/sequence_parallel/ulysses_sp.py, TiledMLP).
+    """
+    inner, tiles = settings.element * block.width, settings.mlp_tiles
+    stream, norm = settings.stream * hidden, settings.element * hidden
+    running = norm + max(norm, -(-_alone(kind, block) * inner // tiles))
+    again = -(-(_inner(block, block.width, settings) + _backward(block, settings) * inner) // tiles)
+    backward = again + norm + stream
+    return stream + running, stream + _outputs(kind, block) * norm + running, backward, backward
 
 
 def _alone(kind: LayerKind, block: FeedForward) -> int:

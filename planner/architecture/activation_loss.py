@@ -1,13 +1,17 @@
 """What logits and loss hold at their most, in forward and in backward, by the way the loss is computed.
 
 Sources: transformers 5.24 loss/loss_utils.py (logits raised to fp32, then cross entropy); Liger Kernel
-fused_linear_cross_entropy.py; counted from the live tensors of each.
+fused_linear_cross_entropy.py; counted from the live tensors of each. Of a compiled loss torch keeps the 16-bit logits
+that go in, and two numbers for each token (torch 2.13 torch/_functorch/partitioners.py, counted from its graphs).
 """
 
 from __future__ import annotations
 
 from planner.architecture.amount import ActivationSettings, Amount
 from planner.architecture.shape import Architecture
+
+OUTPUT_CHUNKS = 8
+"""Chunks of a compiled chunked loss: num_output_chunks, torchtune/modules/loss/ce_chunked_output_loss.py."""
 
 
 def loss_amounts(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
@@ -44,6 +48,14 @@ def _standard(architecture: Architecture, settings: ActivationSettings) -> tuple
     return Amount(0, forward), Amount(0, 12 * rows + held + softcap)
 
 
+def idle_logits(architecture: Architecture, settings: ActivationSettings) -> Amount:
+    """Block of 16-bit logits that torch's cross entropy raises to fp32: freed before backward, and too small for what
+    is made then, fp32 gradients of logits and scores.
+    """
+    raised = settings.loss == "standard" and settings.element == 2 and settings.kernels != "megatron"
+    return Amount(0, 2 * architecture.vocabulary if raised and not _raw_logits(architecture) else 0)
+
+
 def _raw_logits(architecture: Architecture) -> bool:
     """Whether the model hands 16-bit logits to the loss: encoders and encoder-decoders do."""
     towers = {group.tower for group in architecture.layers}
@@ -52,8 +64,15 @@ def _raw_logits(architecture: Architecture) -> bool:
 
 
 def _chunked(architecture: Architecture, settings: ActivationSettings) -> tuple[Amount, Amount]:
-    """Chunks of a fixed number of tokens, each recomputed in backward; the head's gradient gathers over them."""
+    """Chunks of a fixed number of tokens, each recomputed in backward; the head's gradient gathers over them.
+
+    Under torch.compile a chunk is raised to fp32 and reduced in one graph, which keeps its logits as they are; the
+    gradient of a chunk's logits, the sum of the head's gradients so far, and the chunk's own stand beside them.
+    """
     rows, hidden, element = architecture.vocabulary, architecture.hidden, settings.element
+    if settings.kernels == "compiled":
+        logits, weights = element * rows, 0 if settings.frozen else 2 * element * rows * hidden
+        return Amount(0, logits), Amount(weights, logits + -(-logits // OUTPUT_CHUNKS))
     logits = 12 * rows * settings.loss_chunk_tokens
     gradient = 0 if settings.frozen else 3 * element * rows * hidden
     return Amount(8 * rows * settings.loss_chunk_tokens), Amount(max(logits, gradient), element * hidden)

@@ -135,7 +135,7 @@ def attention_work(attention: Attention, hidden: int, settings: ActivationSettin
     heads, dim = attention.heads, max(attention.head_dim, attention.nope_dim + attention.rotary_dim)
     queries, keys = element * heads * dim, element * attention.kv_heads * dim
     rotated = element * attention.rotary_dim * (4 * heads + 6 * attention.kv_heads)
-    rope = rotated if attention.rotary_fp32 else queries
+    rope = rotated if attention.rotary_fp32 else max(queries, 2 * keys if attention.rotary_dim else 0)
     alone = stream + element * hidden + 2 * queries + 2 * keys + rope
     if settings.attention not in ("flash", "eager") and _unequal(attention):
         return _decomposed_work(attention, stream, hidden, settings)

@@ -2,7 +2,9 @@
 
 The policy of torchtitan's selective activation checkpointing by operation: results of attention kernels, of
 reduce-scatters and of every other plain matrix product are kept, the rest is made again (torchtitan/distributed/
-activation_checkpoint.py); counted from torch's selective checkpointing of the Hugging Face model code.
+activation_checkpoint.py); counted from torch's selective checkpointing of the Hugging Face model code. In a compiled
+layer what backward does not read is no output of the forward graph, also where the policy would keep it (torch 2.13
+torch/_functorch/partitioners.py; counted from the graphs of a compiled layer).
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ def selective_amounts(kind: LayerKind, hidden: int, settings: ActivationSettings
 
     The first kept product, queries before rotation, stands beside the rotated ones that backward needs.
     """
-    kept = [width for index, width in enumerate(_products(kind, hidden, settings)) if index % 2 == 0]
+    unread = int(settings.kernels == "compiled" and _ends_unread(kind))
+    products = _products(kind, hidden, settings)
+    kept = products[: len(products) - unread : 2]
     results = sum(_attention_result(block, settings) for block in (kind.attention, kind.cross_attention) if block)
-    scattered = 2 * settings.element * hidden // settings.stream_parts if _scatters(settings) else 0
+    streams = 2 - unread if _scatters(settings) else 0
+    scattered = streams * settings.element * hidden // settings.stream_parts
     rotated = kept[0] if kept and kind.attention is not None and kind.attention.rotary_dim else 0
     everything = settings.element * sum(kept) + results + scattered
     return Amount(0, everything), Amount(0, everything - settings.element * rotated)
@@ -29,6 +34,12 @@ def kept_share(kind: LayerKind, hidden: int) -> float:
     sizes = _sizes(kind, hidden)
     total = sum(sizes)
     return sum(sizes[::2]) / total if total else 0.0
+
+
+def _ends_unread(kind: LayerKind) -> bool:
+    """Whether the result of a layer's last plain product is only added to the stream: backward reads neither term."""
+    dense = kind.feed_forward is not None and not kind.feed_forward.experts
+    return dense and not kind.post_norm
 
 
 def _scatters(settings: ActivationSettings) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.architecture.activation_loss import loss_amounts
+from planner.architecture.activation_loss import idle_logits, loss_amounts
 from planner.architecture.activation_norm import final_norm_work, norm_stored, reads_stream, stream_kept
 from planner.architecture.activation_selective import selective_amounts
 from planner.architecture.activation_sites import Site, layer_sites
@@ -53,6 +53,7 @@ class ModelActivations:
     `embedded`: embeddings of words and positions, which the model code still names while the layers run forward.
     `loss_forward`, `loss_backward`: the most that logits and loss hold in forward and in backward.
     `final_forward`, `final_backward`: what the final norm needs beyond everything stored, `outside` included.
+    `idle_logits`: what the allocator keeps of logits that are freed, and nothing made later fits into.
     `tied_gradient_extra`: bytes of the further gradients of a tied embedding.
     """
 
@@ -66,6 +67,7 @@ class ModelActivations:
     embedded: Amount = Amount()
     final_forward: Amount = Amount()
     final_backward: Amount = Amount()
+    idle_logits: Amount = Amount()
 
     @property
     def final(self) -> Amount:
@@ -94,6 +96,7 @@ def activations(architecture: Architecture, settings: ActivationSettings) -> Mod
         embedded=_embedded(architecture, settings),
         final_forward=Amount(0, max(final[0] * hidden - outside.per_token, 0)),
         final_backward=Amount(0, max(final[1] * hidden - outside.per_token, 0)),
+        idle_logits=idle_logits(architecture, settings).divided(settings.tensor_parallel),
     )
 
 

@@ -54,8 +54,8 @@ class ActivationSettings:
     `precision`: `bf16`, `fp16`, `fp32`, or `autocast` (fp32 weights, 16-bit matrix products). `attention`: `flash`
     (also SDPA without a mask), `sdpa` (SDPA with an explicit mask that all layers share: keys and values are
     repeated), `sdpa_masked` (a padded batch: besides, each layer keeps a 16-bit copy of the mask) or `eager`.
-    `loss`: `standard`, `chunked` (recomputed over `loss_chunk_tokens` tokens at a time), `fused` (Liger) or `kernel`
-    (one kernel over 16-bit logits).
+    `loss`: `standard`, `chunked` (recomputed over `loss_chunk_tokens` tokens at a time; compiled, not recomputed),
+    `fused` (Liger) or `kernel` (one kernel or one compiled graph over 16-bit logits).
     `kernels`: `huggingface`, `liger`, `compiled` (torch.compile of each layer, which keeps no results of elementwise
     operations) or `megatron`. `experts`: `grouped` (one matrix product over all experts' rows) or
     `loop` (one expert after the other). `outputs_held`: the training loop keeps the model's output
@@ -63,6 +63,7 @@ class ActivationSettings:
     the adapted projections out of q, k, v, o, gate, up, down. `adapter_bytes`: bytes per adapter parameter (PEFT keeps
     them in fp32 unless told otherwise). `dropout`: whether the model's dropout is active;
     `dropout_mask_bytes`: 1 on CUDA, 2 on CPU. `tensor_parallel`, `sequence_parallel`: Megatron's division.
+    `mlp_tiles`: into how many parts of its tokens a dense feed-forward block goes, one after the other.
     """
 
     sequence_length: int
@@ -82,6 +83,7 @@ class ActivationSettings:
     dropout_mask_bytes: int = 1
     tensor_parallel: int = 1
     sequence_parallel: bool = True
+    mlp_tiles: int = 1
 
     @property
     def element(self) -> int:

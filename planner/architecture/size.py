@@ -15,6 +15,7 @@ VOCABULARY = 32000
 WIDTH_RATIO = 8 / 3
 WIDTH_STEP = 8
 LARGEST_HIDDEN = 1 << 17
+REST = "rest"  # the tensor of what such a shape does not hold
 
 
 def architecture_from_size(
@@ -104,5 +105,5 @@ def _completed(shape: Architecture, parameters: int, layers: int) -> Architectur
     )
     if rest:
         note += f"; {rest:,} parameters no such shape holds are counted as one more tensor"
-    outside = (*shape.outside, Tensor("rest", (rest,), "other")) if rest else shape.outside
+    outside = (*shape.outside, Tensor(REST, (rest,), "other")) if rest else shape.outside
     return replace(shape, name=f"{parameters:,} parameters", outside=outside, assumptions=(note,))

@@ -96,6 +96,48 @@ def test_the_network_between_nodes(
     assert bandwidth is None or node.nics * node.nic_bandwidth == pytest.approx(bandwidth)
 
 
+RACK = {"gpu": "gb200-192gb", "gpus": "96", "data_parallel": "96", "global_batch": "384"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "per_node"),
+    [
+        ({"gpus_per_node": ""}, 48),  # NVLink joins 72; the most that divide 96
+        ({"gpus_per_node": "4"}, 4),
+        ({"gpus_per_node": "4", "interconnect": "NVLink5 (NVL72), 400Gb/s per GPU"}, 48),
+        ({"gpus_per_node": "", "gpu": "a100-sxm-80gb"}, 8),
+    ],
+)
+def test_one_link_may_join_machines(tmp_path: Path, cells: dict[str, str], per_node: int) -> None:
+    assert case(tmp_path, **{**RACK, **cells}).job.cluster.gpus_per_node == per_node
+
+
+@pytest.mark.parametrize(
+    ("cells", "watts", "unknown"),
+    [
+        ({"gpu": "b200-180gb"}, 1000, ""),
+        ({"gpu": "b200-180gb", "notes": "power-limited B200"}, 700, ""),
+        ({"notes": "power limited"}, 400, "power limit of the GPU not stated"),
+    ],
+)
+def test_gpus_held_below_their_power(tmp_path: Path, cells: dict[str, str], watts: int, unknown: str) -> None:
+    found = case(tmp_path, **cells)
+    assert (found.job.cluster.gpu.power_watts, found.time_unknown) == (watts, unknown)
+
+
+@pytest.mark.parametrize(
+    ("cells", "scaling"),
+    [
+        ({"notes": "float8 rowwise, bf16 all-gather"}, "row"),
+        ({"notes": "float8 tensorwise"}, "tensor"),
+        ({"notes": "rowwise", "precision": "bf16"}, "tensor"),
+    ],
+)
+def test_what_shares_a_scale_stands_in_the_notes(tmp_path: Path, cells: dict[str, str], scaling: str) -> None:
+    job = case(tmp_path, **{"gpu": "h100-sxm-80gb", "precision": "fp8", **cells}).job
+    assert job.training.fp8_scaling == scaling
+
+
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
@@ -110,6 +152,7 @@ def test_the_network_between_nodes(
         ({"tensor_parallel": "1", "data_parallel": "1", "pipeline_parallel": "1", "context_parallel": "2",
           "runtime": "ddp"}, "sequence parallelism under ddp"),
         ({"expert_parallel": "2"}, "expert parallelism under deepspeed"),
+        ({"expert_parallel": "4", "runtime": "megatron"}, "expert parallelism beyond the data-parallel ranks"),
         ({"data_parallel": ""}, "tensor_parallel not stated"),
         ({"data_parallel": "1", "tensor_parallel": "1", "pipeline_parallel": "1", "context_parallel": "1"},
          "ranks do not multiply to gpus"),
@@ -148,9 +191,32 @@ def test_reasons(tmp_path: Path, cells: dict[str, str], reason: str) -> None:
     assert str(caught.value) == reason
 
 
-def test_an_empty_attention_is_what_torch_picks(tmp_path: Path) -> None:
-    """torch's scaled_dot_product_attention without a mask takes its flash kernel."""
-    assert case(tmp_path, attention="").job.training.attention == "flash"
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({"date": "2025-07"}, "flash"),  # handed grouped keys, torch's SDPA takes its flash kernel
+        ({"date": "2025-06"}, "sdpa"),  # before, keys were repeated for it
+        ({}, "sdpa"),  # A100: announced in 2020-11, so of 2022-11
+        ({"date": "2025-06", "runtime": "megatron", "zero_stage": "1", "gradient_bytes": "4"}, "flash"),  # its own
+    ],
+)
+def test_an_empty_attention_is_what_torch_picks(tmp_path: Path, cells: dict[str, str], expected: str) -> None:
+    assert case(tmp_path, attention="", **cells).job.training.attention == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({"kernels": "compile", "date": "2025-03"}, "standard"),
+        ({"kernels": "compile", "date": "2025-04"}, "kernel"),
+        ({"kernels": "compile;chunked-loss", "date": "2025-04"}, "chunked"),
+        ({"kernels": "liger", "date": "2025-04"}, "standard"),
+    ],
+)
+def test_the_loss_of_a_compiled_run_is_compiled_since_training_code_does_so(
+    tmp_path: Path, cells: dict[str, str], expected: str
+) -> None:
+    assert case(tmp_path, **cells).job.training.loss == expected
 
 
 # ── layouts ──────────────────────────────────────────────────────────────────────────────────────────────────────────

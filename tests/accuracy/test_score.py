@@ -153,6 +153,16 @@ def test_what_is_scored(tmp_path: Path, cells: dict[str, str], memory: bool, tim
     assert (score.memory is not None, score.time is not None, score.fits) == (memory, time, fits)
 
 
+def test_a_run_that_beats_its_gpus_ran_with_other_settings_than_stated(tmp_path: Path) -> None:
+    """At least 3 passes over the matrices and the head, 2 FLOP each: 6 x (131 328 + 64 000) a token, 1.2 GFLOP for 8 x
+    128 tokens, which takes two A100 of 312 TFLOP/s 2 microseconds. Memory is not scored either.
+    """
+    assert one(tmp_path, step_seconds="0.00001", peak_reserved_gib="1").memory is not None
+    with pytest.raises(Skipped) as caught:
+        one(tmp_path, step_seconds="0.000001", peak_reserved_gib="1")
+    assert str(caught.value) == "faster than its GPU's peak: not with what it states"
+
+
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [

@@ -156,6 +156,37 @@ def test_chunked_loss_holds_one_chunk() -> None:
     assert (found.loss_forward.constant, found.loss_backward.constant) == (8 * 128256 * 1024, 6 * 128256 * 4096)
 
 
+@pytest.mark.parametrize(("method", "weights"), [("full", 2 * 2 * 128256 * 4096), ("lora", 0)])
+def test_a_compiled_chunked_loss_keeps_16_bit_logits(method: str, weights: int) -> None:
+    settings = ActivationSettings(sequence_length=SEQUENCE, loss="chunked", kernels="compiled", method=method)
+    found = activations(architecture_from_config(LLAMA), settings)
+    # 2V; in backward the gradient of one of eight chunks, and the head's gradient so far and of the chunk, 2Vh each
+    assert found.loss_forward == Amount(0, 2 * 128256)
+    assert found.loss_backward == Amount(weights, 2 * 128256 + 2 * 128256 // 8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, 2),  # logits that are raised to fp32
+        ({"kernels": "compiled"}, 2),
+        ({"precision": "fp32"}, 0),  # their own copy
+        ({"kernels": "megatron"}, 0),  # exponentials are taken in place
+        ({"loss": "kernel"}, 0),
+        ({"loss": "chunked"}, 0),
+    ],
+    ids=str,
+)
+def test_the_block_of_16_bit_logits_stays_idle(settings: dict[str, Any], expected: int) -> None:
+    found = activations(architecture_from_config(LLAMA), ActivationSettings(sequence_length=SEQUENCE, **settings))
+    assert found.idle_logits == Amount(0, expected * 128256)
+
+
+def test_of_divided_logits_a_share_stays_idle() -> None:
+    settings = ActivationSettings(sequence_length=SEQUENCE, tensor_parallel=8)
+    assert activations(architecture_from_config(LLAMA), settings).idle_logits == Amount(0, 2 * 128256 // 8)
+
+
 def test_outside_is_final_norm_tables_and_labels() -> None:
     # 8h + 4 + 8 per token; 4r for each position with r = 128
     found = activations(architecture_from_config(LLAMA), ActivationSettings(sequence_length=SEQUENCE))

@@ -64,6 +64,28 @@ def test_on_two_ranks_half_of_each_column_parallel_product() -> None:
     assert whole.per_token == 2 * (4 + 2 + 8 + 8) + 16
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        # without down 8: nothing of the layer's backward reads what is only added to the stream
+        (LLAMA, 2 * (8 + 4 + 16) + 32),
+        # of experts the last plain product is the router, which routing reads
+        (EXPERTS, 2 * (8 + 4 + 4) + 32),
+        # a norm after the block reads it
+        ({**LLAMA, "model_type": "gemma2", "head_dim": 2}, 2 * (8 + 4 + 16 + 8) + 32),
+    ],
+)
+def test_a_compiled_layer_keeps_no_result_that_backward_does_not_read(config: dict[str, Any], expected: int) -> None:
+    kept, _ = selective_amounts(layer(config), 8, settings(kernels="compiled"))
+    assert kept.per_token == expected
+
+
+def test_of_a_compiled_layer_one_scattered_stream_is_read() -> None:
+    """q 4, v 2, gate 8 on two ranks; half of attention's 32; of the streams that of attention alone, half of 2 × 8."""
+    kept, _ = selective_amounts(layer(LLAMA), 8, settings(kernels="compiled", tensor_parallel=2))
+    assert kept.per_token == 2 * (4 + 2 + 8) + 16 + 8
+
+
 def test_of_experts_the_router_is_a_plain_product() -> None:
     """q 8, k 4, v 4, o 8, router 4: q, v, router; experts run as one grouped product, which is made again."""
     kept, _ = selective_amounts(layer(EXPERTS), 8, settings())

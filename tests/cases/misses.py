@@ -9,19 +9,19 @@ _BLOOM = "precision=fp16,recompute=False,attention=eager"
 # Check: what the planner says, and why it is off. Each has to miss still, so that an improvement is noticed.
 KNOWN_MISSES: Mapping[str, tuple[str, str]] = {
     f"B04-measures-gpu-device-model=BLOOM-560M,seq_len=1024,zero=1,{_BLOOM}": (
-        "13.9 GiB for 11.7 GiB (+19%)",
+        "14.4 GiB for 11.7 GiB (+23%)",
         _LENGTH,
     ),
     f"B04-measures-gpu-device-model=BLOOM-560M,seq_len=1024,zero=2,{_BLOOM}": (
-        "13.9 GiB for 11.2 GiB (+24%)",
+        "14.4 GiB for 11.2 GiB (+29%)",
         _LENGTH,
     ),
     f"B04-measures-gpu-device-model=BLOOM-560M,seq_len=1024,zero=3,{_BLOOM}": (
-        "14.4 GiB for 11.9 GiB (+21%)",
+        "14.9 GiB for 11.9 GiB (+25%)",
         _LENGTH,
     ),
     f"B04-measures-gpu-device-model=BLOOM-1.1B,seq_len=512,zero=3,{_BLOOM}": (
-        "15.7 GiB for 20.2 GiB (-22%)",
+        "16.0 GiB for 20.2 GiB (-21%)",
         "the report measures more under stage 3 than under stage 1, which no buffer of deepspeed 0.19.8 explains: a "
         "release of 2023",
     ),
