@@ -6,7 +6,7 @@ Formulas stand in `planner.speed`, coefficients with their sources in `catalogs/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from statistics import NormalDist
@@ -23,8 +23,12 @@ from planner.speed.operations import Division
 
 Pass = Literal["forward", "backward"]
 USUAL_HEAD = 128
-# Losses that a set of kernels brings with it where the job names none.
-LOSS_OF_KERNELS: Mapping[str, str] = {"compiled": "compiled", "megatron": "parallel"}
+# What a loss runs as under a set of kernels: torch.compile joins its passes, also in chunks.
+LOSS_OF_KERNELS: Mapping[tuple[str, str], str] = {
+    ("compiled", "standard"): "compiled",
+    ("compiled", "chunked"): "compiled",
+    ("megatron", "standard"): "parallel",
+}
 
 
 @lru_cache(maxsize=1)
@@ -70,13 +74,14 @@ def attention_kernel(job: Job, kind: LayerKind) -> str:
     if block is not None and block.alibi:
         return "flash1"
     if job.training.deterministic:
-        return "flash"  # cuDNN's backward is not: Transformer Engine 2.11 pytorch/attention/dot_product_attention
+        # cuDNN's backward is not: Transformer Engine 2.11 pytorch/attention/dot_product_attention
+        return "deterministic"
     return "sdpa" if asked == "sdpa" else job.runtime.flash_kernel
 
 
 def loss_of(job: Job, named: str) -> str:
-    """The loss of the speed catalog: the one that is named, or for the standard one what the job's kernels bring."""
-    return LOSS_OF_KERNELS.get(job.training.kernels, named) if named == "standard" else named
+    """The loss of the speed catalog: the one that is named, or what the job's kernels make of it."""
+    return LOSS_OF_KERNELS.get((job.training.kernels, named), named)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +92,7 @@ class Clock:
     division: Division
     settings: dict[tuple[str, str], speed.Setting] = field(default_factory=dict)
     found: dict[tuple[object, ...], float] = field(default_factory=dict)
+    blocks: dict[int, LayerKind] = field(default_factory=dict)
 
     def setting(self, attention: str, loss: str = "standard") -> speed.Setting:
         """How layers with this attention, and logits with this loss, run."""
@@ -103,6 +109,7 @@ class Clock:
                 host="compiled" if job.training.kernels == "compiled" else "eager",
                 stops_early=job.runtime.stops_early,
                 dequantized=job.training.method == "qlora",
+                row_scaled=job.training.fp8_scaling == "row",
             )
         return self.settings[attention, loss]
 
@@ -124,6 +131,19 @@ class Clock:
             alone += self._undescribed_attention(kind, tokens, direction, outlook)
             seconds = self.found[key] = alone * pace(job.cluster.gpus, outlook)
         return seconds
+
+    def block(self, kind: LayerKind, tokens: float, direction: speed.Pass, outlook: str) -> float:
+        """Seconds of one pass of a layer's feed-forward block alone."""
+        key = ("block", id(kind), tokens, direction, outlook)
+        if key not in self.found:
+            job, setting = self.job, self.setting(attention_kernel(self.job, kind))
+            if id(kind) not in self.blocks:
+                self.blocks[id(kind)] = _block_alone(kind)
+            hidden, length = job.architecture.hidden, job.training.sequence_length
+            alone = self.blocks[id(kind)]
+            seconds = speed.layer_seconds(job.cluster.gpu, alone, hidden, tokens, length, direction, setting, outlook)
+            self.found[key] = seconds * pace(job.cluster.gpus, outlook)
+        return self.found[key]
 
     def _undescribed_attention(self, kind: LayerKind, tokens: int, direction: speed.Pass, outlook: str) -> float:
         """Seconds of attention that only a trace tells of: its FLOP as those of full heads of usual width."""
@@ -161,6 +181,12 @@ class Clock:
         return self.found[key]
 
 
+def _block_alone(kind: LayerKind) -> LayerKind:
+    """The layer without its attention and its norms."""
+    tensors = tuple(tensor for tensor in kind.tensors if tensor.role == "mlp")
+    return replace(kind, tensors=tensors, attention=None, cross_attention=None, recurrence=None, norms=0)
+
+
 @lru_cache(maxsize=4096)
 def _clock(job: Job, tensor: int, sequence_parallel: bool, expert: int, sequence: int) -> Clock:
     """The clock of a division, made once."""
@@ -194,6 +220,12 @@ def recomputed_seconds(share: Share, kind: LayerKind, tokens: int, policy: str, 
     return clock(share).layer(kind, tokens, "selective" if policy == "selective" else "recompute", outlook)
 
 
+def block_seconds(share: Share, kind: LayerKind, tokens: float, direction: speed.Pass, outlook: str) -> float:
+    """Seconds of one pass of a layer's feed-forward block alone, in a recomputation without its closing product."""
+    return clock(share).block(kind, tokens, direction, outlook)
+
+
 def updated_seconds(job: Job, traffic: float, tensors: int, outlook: str) -> float:
     """Seconds of an optimizer update on the GPU whose kernels touch `traffic` bytes of `tensors` tensors."""
-    return update_seconds(job.cluster.gpu, traffic, 1.0, tensors, outlook)
+    streamed = traffic / job.training.optimizer.step_bandwidth_share
+    return update_seconds(job.cluster.gpu, streamed, 1.0, tensors, outlook)

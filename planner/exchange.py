@@ -3,7 +3,9 @@
 Volumes per micro-batch, u = tokens of a rank × hidden × bytes of compute:
 * tensor parallel: each block's output is all-reduced in forward, each block's input gradient in backward, u each
   (Shoeybi et al. 2019, arXiv:1909.08053, section 3). With a divided stream the all-reduce is a reduce-scatter and an
-  all-gather (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2), and backward gathers the input once more.
+  all-gather (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2), and backward gathers the input once more. What
+  backward waits for is the runtime's (`tensor_backward`). Products in fp8 or narrower gather narrow activations
+  (torchao float8 float8_tensor_parallel.py; Transformer Engine pytorch/module/layernorm_linear.py).
 * context parallel: keys and values of the other ranks in forward, those and their gradients in backward (Liu et al.
   2023, arXiv:2310.01889), beside the attention that they feed.
 * expert parallel: tokens to their experts and back, in both passes (Lepikhin et al. 2020, arXiv:2006.16668).
@@ -18,11 +20,14 @@ from functools import lru_cache
 
 from planner.architecture.shape import LayerKind
 from planner.cluster import Group, collective_seconds
-from planner.compute import coefficients
+from planner.compute import clock, coefficients, overlap_slowdown
+from planner.effects import Axis
 from planner.job import Job
 from planner.layouts import WHOLE, layouts, stages
 from planner.plan import Layout, whole
 from planner.share import Share, measure_name, node_shards, share_of
+from planner.speed.matrix import OPERAND_BYTES
+from planner.speed.seconds import NARROW
 from planner.terms import TimeTerm, Values
 
 BATCH = ("layout", "micro_batch")
@@ -46,21 +51,43 @@ class Exchange:
 
 
 def tensor_seconds(share: Share, kind: LayerKind, tokens: int, direction: str, outlook: str) -> float:
-    """Seconds of one layer's exchange between tensor-parallel ranks, one message for each block."""
+    """Seconds of one layer's exchange between tensor-parallel ranks, one message for each block.
+
+    What runs beside products costs what it takes from them, or what is left when they end.
+    """
+    awaited, beside = (_blocks(kind) * part for part in _tensor_collectives(share, tokens, direction, outlook))
+    exposed = awaited * exposed_tensor(share.job, outlook)
+    if not beside:
+        return exposed
+    products = clock(share).layer(kind, tokens, "backward", outlook) / 2  # matrices cut by columns hold about half
+    return exposed + max(beside * overlap_slowdown(share.job).at(outlook), beside - products)
+
+
+def _tensor_collectives(share: Share, tokens: int, direction: str, outlook: str) -> tuple[float, float]:
+    """Seconds of one block's collectives that the layers wait for, and of those beside products."""
     layout, job = share.layout, share.job
-    size = tokens * job.architecture.hidden * job.training.precision.compute_bytes
-    group, blocks = Group(size=layout.tensor, stride=1), _blocks(kind) * exposed_tensor(job, outlook)
+    group, elements = Group(size=layout.tensor, stride=1), tokens * job.architecture.hidden
+    width, way = job.training.precision.compute_bytes, job.runtime.tensor_backward if direction == "backward" else ""
     if layout.whole_stream:
-        return blocks * collective_seconds(job.cluster, "all_reduce", size, group, outlook)
-    gathers = 2 if direction == "backward" else 1
-    gather = collective_seconds(job.cluster, "all_gather", size, group, outlook)
-    scatter = collective_seconds(job.cluster, "reduce_scatter", size, group, outlook)
-    return blocks * (gathers * gather + scatter)
+        reduce = collective_seconds(job.cluster, "all_reduce", elements * width, group, outlook)
+        return (0.0, reduce) if way == "beside_products" else (reduce, 0.0)
+    gather = collective_seconds(job.cluster, "all_gather", elements * gathered_bytes(job), group, outlook)
+    scatter = collective_seconds(job.cluster, "reduce_scatter", elements * width, group, outlook)
+    if way == "beside_products":
+        return gather, gather + scatter
+    return (2 * gather if way == "awaited" else gather) + scatter, 0.0
+
+
+def gathered_bytes(job: Job) -> float:
+    """Bytes per element of activations that tensor-parallel ranks gather: narrow where one scale is all they need."""
+    peak, whole_scale = job.training.precision.peak, job.training.fp8_scaling == "tensor"
+    return OPERAND_BYTES[peak] if peak in NARROW and whole_scale else job.training.precision.compute_bytes
 
 
 def exposed_tensor(job: Job, outlook: str) -> float:
     """Share of a tensor-parallel exchange that the layers wait for."""
-    hidden: float = coefficients()["overlap"]["tensor_hidden"][outlook]
+    how = "userbuffers" if job.training.kernels == "megatron" else "asynchronous"
+    hidden: float = coefficients()["overlap"]["tensor_hidden"][how][outlook]
     return 1.0 - hidden if job.training.tensor_overlap else 1.0
 
 
@@ -193,6 +220,19 @@ def data_group(layout: Layout) -> Group:
 def node_group(job: Job, layout: Layout) -> Group:
     """The ranks of one node among those that share one copy of the model states."""
     return Group(size=node_shards(job, layout), stride=layout.tensor)
+
+
+def axis_group(job: Job, layout: Layout, axis: Axis) -> Group:
+    """The ranks that a collective over an axis runs among."""
+    if axis == "nodes":
+        inside = node_shards(job, layout)
+        return Group(size=layout.shards // inside, stride=layout.tensor * inside)
+    return data_group(layout) if axis == "data" else node_group(job, layout)
+
+
+def axis_part(job: Job, layout: Layout, axis: Axis) -> float:
+    """Of what a node has, the part that each rank takes to such a collective."""
+    return 1 / node_shards(job, layout) if axis == "nodes" else 1.0
 
 
 def replica_group(layout: Layout) -> Group:

@@ -39,7 +39,8 @@ class Gpu:
     them (2: a bridge between two cards, there only in nodes of topology `pairs`). `peer_to_peer`: whether GPUs
     copy to each other over PCIe without the host (None: nobody states it). `matrix_efficiency`: share of peak that
     large matrix products reach in training, by precision. `memory_efficiency`: share of `memory_bandwidth` that
-    memory-bound kernels reach. `price_per_hour`: lowest public on-demand list price of one GPU, US dollars.
+    memory-bound kernels reach. `least_power_watts`: the lowest limit that the part is run at where it is held below its
+    own. `price_per_hour`: lowest public on-demand list price of one GPU, US dollars.
     `calibration`: what measured runs say about the times of this machine.
     """
 
@@ -59,6 +60,7 @@ class Gpu:
     scale_up_gpus: int | None = None
     peer_to_peer: bool | None = None
     power_watts: float | None = None
+    least_power_watts: float | None = None
     price_per_hour: float | None = None
     assumptions: tuple[str, ...] = ()
     calibration: Calibration = Calibration()

@@ -6,7 +6,8 @@ field (`peak.fp8` before `peak` before `default`), a key of the file's own list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeVar
@@ -49,6 +50,15 @@ def _ordered(entry: RangeEntry) -> Range:
 OrderedRange = Annotated[RangeEntry, AfterValidator(_ordered)]
 
 
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise Mistake(f"{shown(text)} has characters that do not print", "one line of text")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_line)]
+
+
 class SourceEntry(Record):
     """A source that should be replaced when a better one turns up."""
 
@@ -60,7 +70,7 @@ class Entry(Record):
     """What every entry of these catalogs may say: where its numbers come from, and what it assumes."""
 
     sources: dict[str, str]
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[Line, ...] = ()
 
 
 class EfficiencyEntry(Entry):
@@ -74,7 +84,7 @@ class EfficiencyEntry(Entry):
 class GpuEntry(Entry):
     """One GPU as the catalog writes it; the fields are those of `planner.hardware.Gpu`."""
 
-    name: str
+    name: Name
     vendor: Literal["nvidia", "amd"]
     architecture: Name
     nominal_memory: Bytes
@@ -88,6 +98,7 @@ class GpuEntry(Entry):
     scale_up_gpus: Count | None = None
     peer_to_peer: bool | None = None
     power_watts: Annotated[float, numbered(10_000.0)] | None = None
+    least_power_watts: Annotated[float, numbered(10_000.0)] | None = None
     price_per_hour: Price | None = None
 
 
@@ -145,6 +156,7 @@ class OptimizerEntry(Entry):
     state_bytes_per_parameter: PerParameter
     step_flops_per_parameter: PerParameter
     step_bytes_per_parameter: PerParameter
+    step_bandwidth_share: Annotated[float, numbered(1.0)] = 1.0
     temporary_bytes_per_parameter: PerParameter = 0.0
     temporary_bytes_of_largest: PerParameter = 0.0
     paged: bool = False
@@ -158,23 +170,30 @@ class CatalogFile(Record):
     sources: dict[str, str | SourceEntry]
 
 
-class GpuFile(CatalogFile):
-    """`catalogs/gpus.yaml`."""
+class HardwareFile(CatalogFile):
+    """`catalogs/gpus.yaml`, `nodes.yaml` and `links.yaml`, and files with any of their parts."""
 
-    efficiencies: dict[str, EfficiencyEntry]
-    gpus: dict[str, GpuEntry]
-
-
-class NodeFile(CatalogFile):
-    """`catalogs/nodes.yaml`."""
-
-    nodes: dict[str, NodeEntry]
+    efficiencies: dict[Name, EfficiencyEntry] = {}
+    gpus: dict[Name, GpuEntry] = {}
+    nodes: dict[Name, NodeEntry] = {}
+    links: dict[Name, LinkEntry] = {}
 
 
-class LinkFile(CatalogFile):
-    """`catalogs/links.yaml`."""
+@dataclass(frozen=True)
+class Hardware:
+    """GPUs, nodes and links by key."""
 
-    links: dict[str, LinkEntry]
+    gpus: Mapping[str, Gpu]
+    nodes: Mapping[str, Node]
+    links: Mapping[str, Link]
+
+    def gpu(self, key: str) -> Gpu:
+        """The GPU `key`. Raises InputError with the nearest spelling for an unknown one."""
+        return _found(self.gpus, key, "GPU")
+
+    def node(self, key: str) -> Node:
+        """The node `key`. Raises InputError with the nearest spelling for an unknown one."""
+        return _found(self.nodes, key, "node")
 
 
 class PrecisionFile(CatalogFile):
@@ -194,19 +213,34 @@ def _read(model: type[File], name: str) -> File:
     return validated(model, read_document(str(resource), text=resource.read_text(encoding="utf-8")))
 
 
-@lru_cache(maxsize=1)
-def _gpu_file() -> GpuFile:
-    return _read(GpuFile, "gpus.yaml")
+@lru_cache(maxsize=3)
+def _hardware_file(name: str) -> HardwareFile:
+    return _read(HardwareFile, f"{name}.yaml")
+
+
+def shipped_files() -> tuple[HardwareFile, ...]:
+    """The files of GPUs, nodes and links that ship."""
+    return tuple(map(_hardware_file, ("gpus", "nodes", "links")))
 
 
 @lru_cache(maxsize=1)
-def _node_file() -> NodeFile:
-    return _read(NodeFile, "nodes.yaml")
+def shipped() -> Hardware:
+    """Every GPU, node and link that ships."""
+    return joined(shipped_files())
 
 
-@lru_cache(maxsize=1)
-def _link_file() -> LinkFile:
-    return _read(LinkFile, "links.yaml")
+def joined(hardware_files: Iterable[HardwareFile]) -> Hardware:
+    """The machines of several files, in their order; of entries with one key the last counts.
+
+    Raises InputError where a GPU names an efficiency that none of them has.
+    """
+    found = tuple(hardware_files)
+    shares = {key: entry for file in found for key, entry in file.efficiencies.items()}
+    return Hardware(
+        {key: _gpu(key, entry, shares) for file in found for key, entry in file.gpus.items()},
+        {key: _node(key, entry) for file in found for key, entry in file.nodes.items()},
+        {key: _link(key, entry) for file in found for key, entry in file.links.items()},
+    )
 
 
 @lru_cache(maxsize=1)
@@ -219,22 +253,19 @@ def _optimizer_file() -> OptimizerFile:
     return _read(OptimizerFile, "optimizers.yaml")
 
 
-@lru_cache(maxsize=1)
 def gpus() -> Mapping[str, Gpu]:
     """Every GPU of the catalog by key, in the order of the file."""
-    return {key: _gpu(key, entry) for key, entry in _gpu_file().gpus.items()}
+    return shipped().gpus
 
 
-@lru_cache(maxsize=1)
 def nodes() -> Mapping[str, Node]:
     """Every node of the catalog by key, in the order of the file."""
-    return {key: _node(key, entry) for key, entry in _node_file().nodes.items()}
+    return shipped().nodes
 
 
-@lru_cache(maxsize=1)
 def links() -> Mapping[str, Link]:
     """Every link of the catalog by key, in the order of the file."""
-    return {key: _link(key, entry) for key, entry in _link_file().links.items()}
+    return shipped().links
 
 
 @lru_cache(maxsize=1)
@@ -251,12 +282,12 @@ def optimizers() -> Mapping[str, Optimizer]:
 
 def gpu(key: str) -> Gpu:
     """The GPU `key`. Raises InputError with the nearest spelling for an unknown one."""
-    return _found(gpus(), key, "GPU")
+    return shipped().gpu(key)
 
 
 def node(key: str) -> Node:
     """The node `key`. Raises InputError with the nearest spelling for an unknown one."""
-    return _found(nodes(), key, "node")
+    return shipped().node(key)
 
 
 def link(key: str) -> Link:
@@ -275,10 +306,10 @@ def optimizer(key: str) -> Optimizer:
 
 
 _ENTRIES: Mapping[str, Callable[[], tuple[CatalogFile, Mapping[str, Entry]]]] = {
-    "gpus": lambda: (_gpu_file(), _gpu_file().gpus),
-    "efficiencies": lambda: (_gpu_file(), _gpu_file().efficiencies),
-    "nodes": lambda: (_node_file(), _node_file().nodes),
-    "links": lambda: (_link_file(), _link_file().links),
+    "gpus": lambda: (_hardware_file("gpus"), _hardware_file("gpus").gpus),
+    "efficiencies": lambda: (_hardware_file("gpus"), _hardware_file("gpus").efficiencies),
+    "nodes": lambda: (_hardware_file("nodes"), _hardware_file("nodes").nodes),
+    "links": lambda: (_hardware_file("links"), _hardware_file("links").links),
     "precisions": lambda: (_precision_file(), _precision_file().precisions),
     "optimizers": lambda: (_optimizer_file(), _optimizer_file().optimizers),
 }
@@ -339,8 +370,8 @@ def _given(entry: Entry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in type(entry).model_fields if name != "sources"}
 
 
-def _gpu(key: str, entry: GpuEntry) -> Gpu:
-    found = _found(_gpu_file().efficiencies, entry.efficiency, "efficiency")
+def _gpu(key: str, entry: GpuEntry, efficiencies: Mapping[str, EfficiencyEntry]) -> Gpu:
+    found = _found(efficiencies, entry.efficiency, "efficiency")
     given = _given(entry)
     given.pop("efficiency")
     by_rule = (f"matrix and memory efficiency follow a rule ({entry.efficiency}), not a measurement",)

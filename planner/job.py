@@ -16,18 +16,13 @@ from planner.architecture.shape import Architecture, LayerKind
 from planner.architecture.traced import TracedModel
 from planner.cluster import Cluster
 from planner.numerics import Optimizer, Precision
-from planner.plan import Value, layout_of, whole
+from planner.plan import LAYOUT_FACTS, Value, layout_of, whole
 from planner.terms import Values
 
 if TYPE_CHECKING:
     from planner.techniques import RuntimeEntry, TechniqueEntry, Techniques
 
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
-# Values that follow from the layout, by the name that conditions use.
-LAYOUT_FACTS: Mapping[str, str] = {
-    "tensor_parallel": "tensor", "pipeline_parallel": "pipeline", "sequence_parallel": "sequence",
-    "expert_parallel": "expert", "data_parallel": "data", "shards": "shards", "replicas": "replicas",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,7 @@ class Training:
     kernels: str = "huggingface"
     tensor_overlap: bool = False
     deterministic: bool = False
+    fp8_scaling: str = "tensor"
     gradient_clipping: float = 1.0
 
 
@@ -153,9 +149,11 @@ class Job:
         """What the model keeps and holds, undivided."""
         return self.activations_under(1, False)
 
-    def activations_under(self, tensor_ranks: int, whole_stream: bool, loss: str = "") -> ModelActivations:
-        """What one of `tensor_ranks` ranks keeps and holds; see `Layout.whole_stream`. `loss` as in the choice."""
-        return _activations(self, tensor_ranks, whole_stream, loss or self.settings.loss)
+    def activations_under(
+        self, tensor_ranks: int, whole_stream: bool, loss: str = "", tiles: int = 1
+    ) -> ModelActivations:
+        """What one of `tensor_ranks` ranks keeps and holds; see `Layout.whole_stream`. `loss`, `tiles`: the choices."""
+        return _activations(self, tensor_ranks, whole_stream, loss or self.settings.loss, tiles)
 
     @cached_property
     def losses(self) -> tuple[str, ...]:
@@ -167,9 +165,27 @@ class Job:
         free = (str(name) for name, value in entry.values.items() if not value.on_request)
         return tuple(name for name in free if known is None or name in known)
 
-    def activations_of(self, kind: LayerKind, tensor_ranks: int = 1, whole_stream: bool = False) -> LayerActivations:
+    def activations_of(
+        self, kind: LayerKind, tensor_ranks: int = 1, whole_stream: bool = False, tiles: int = 1
+    ) -> LayerActivations:
         """What one layer of a kind keeps and holds on one of `tensor_ranks` ranks."""
-        return self.activations_under(tensor_ranks, whole_stream).layers[self._groups[id(kind)]]
+        return self.activations_under(tensor_ranks, whole_stream, tiles=tiles).layers[self._groups[id(kind)]]
+
+    @cached_property
+    def feed_forward(self) -> str:
+        """`gated` where every layer has a dense block of gate_proj, up_proj and down_proj as transformers runs it.
+
+        Else `other`: experts, fused or other matrices, replaced kernels, or what only a trace tells of.
+        """
+        plain = self.traced is None and self.training.kernels == "huggingface"
+        return "gated" if plain and all(map(_is_plainly_gated, self.recomputed_kinds.values())) else "other"
+
+    @cached_property
+    def mlp_tiles(self) -> tuple[int, ...]:
+        """Into how many tiles feed-forward blocks may go: what the job names, or what does anything for it."""
+        entry = self.techniques.choices["mlp_tiles"]
+        free = (value for value, technique in entry.values.items() if self.unmet_fact(technique) is None)
+        return tuple(value for value in self.choices.get("mlp_tiles", tuple(free)) if isinstance(value, int))
 
     def flops_of(self, kind: LayerKind) -> LayerFlops:
         """FLOP counts of one layer of a kind."""
@@ -233,6 +249,7 @@ class Job:
         precision = self.training.precision
         return {
             "compute": Fraction(precision.compute_bytes),
+            "gather": Fraction(precision.compute_bytes),
             "communication": Fraction(precision.compute_bytes),
             "master": Fraction(4),
             "optimizer_state": Fraction(str(self.training.optimizer.state_bytes_per_parameter)),
@@ -285,6 +302,9 @@ class Job:
             "gpus": self.cluster.gpus,
             "nodes": self.cluster.nodes,
             "paged": "yes" if self.training.optimizer.paged else "no",
+            "clipping": "norm" if self.training.gradient_clipping else "none",
+            "feed_forward": self.feed_forward,
+            "sequence_length": self.training.sequence_length,
         }
 
     def unmet_fact(self, technique: TechniqueEntry) -> str | None:
@@ -336,10 +356,19 @@ class Job:
         return replace(self, choices={**self.choices, **choices})
 
 
+def _is_plainly_gated(kind: LayerKind) -> bool:
+    """Whether a layer has a dense feed-forward block of three matrices by their usual names."""
+    named = {tensor.name.split(".")[-2] for tensor in kind.tensors if tensor.role == "mlp" and "." in tensor.name}
+    block = kind.feed_forward
+    return block is not None and not block.experts and named == {"gate_proj", "up_proj", "down_proj"}
+
+
 @lru_cache(maxsize=1024)
-def _activations(job: Job, tensor_ranks: int, whole_stream: bool, loss: str) -> ModelActivations:
+def _activations(job: Job, tensor_ranks: int, whole_stream: bool, loss: str, tiles: int) -> ModelActivations:
     """The activations of a job's model on one tensor-parallel rank, made once."""
-    settings = replace(job.settings, tensor_parallel=tensor_ranks, sequence_parallel=not whole_stream, loss=loss)
+    settings = replace(
+        job.settings, tensor_parallel=tensor_ranks, sequence_parallel=not whole_stream, loss=loss, mlp_tiles=tiles
+    )
     if job.traced is not None:
         return job.traced.activations(job.architecture, settings)
     return activations(job.architecture, settings)

@@ -228,6 +228,9 @@ class TrainingSettings(Record):
     tensor_overlap: bool = Field(
         False, description="tensor-parallel exchange in pieces beside its products: asynchronous TP, userbuffers"
     )
+    fp8_scaling: Literal["tensor", "row"] = Field(
+        "tensor", description="what shares a scale in fp8: a whole tensor, or each row of it"
+    )
     gradient_clipping: Annotated[float, numbered(1e6, positive=False)] = Field(
         1.0, description="largest norm of the gradient; 0 turns clipping off"
     )
@@ -249,6 +252,14 @@ class TrainingSettings(Record):
         return (batch.min, batch.max) if isinstance(batch, BatchRange) else (batch, batch)
 
 
+_SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
+ChoiceValues = Annotated[
+    tuple[Scalar, ...],
+    BeforeValidator(_values),
+    WithJsonSchema({"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}),
+]
+
+
 class AllowSettings(Record):
     """What planner solve may take in place of the job's own training settings; nothing else is ever taken."""
 
@@ -265,6 +276,9 @@ class AllowSettings(Record):
         ]
         | None
     ) = Field(None, description="sequences for one optimizer update: a list, or {min: 32, max: 128}")
+    choices: Mapping[Name, ChoiceValues] = Field(
+        default_factory=dict, description="values of choices that are planned only where a job names them"
+    )
 
 
 class LimitSettings(Record):
@@ -304,14 +318,6 @@ def _objective(value: object) -> object:
             raise Mistake(f"the list has {len(value)} entries", _OBJECTIVE_EXPECTED)
         return {"first": value[0], "then": value[1]}
     return value
-
-
-_SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
-ChoiceValues = Annotated[
-    tuple[Scalar, ...],
-    BeforeValidator(_values),
-    WithJsonSchema({"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}),
-]
 
 
 class JobFile(Record):

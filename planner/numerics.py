@@ -34,7 +34,8 @@ class Optimizer:
     `state_bytes_per_parameter`: bytes between steps beside master copy and gradient. `temporary_bytes_per_parameter`:
     bytes that a step allocates for every parameter it updates at once; `temporary_bytes_of_largest`: bytes per element
     of the largest tensor only. `step_flops_per_parameter`, `step_bytes_per_parameter`: FLOP and bytes of device memory
-    traffic of one update, without the write of a 16-bit copy. `paged`: states may live in host memory.
+    traffic of one update, without the write of a 16-bit copy; `step_bandwidth_share`: share of what streaming reaches
+    that its kernels do. `paged`: states may live in host memory.
     `fixed_state_bytes`: the states' size does not follow the parameters' precision (8-bit and factored states).
     `newton_schulz_iterations`: rounds on whole matrices, 0 for an optimizer that works element by element.
     """
@@ -43,6 +44,7 @@ class Optimizer:
     state_bytes_per_parameter: float
     step_flops_per_parameter: float
     step_bytes_per_parameter: float
+    step_bandwidth_share: float = 1.0
     temporary_bytes_per_parameter: float = 0.0
     temporary_bytes_of_largest: float = 0.0
     paged: bool = False

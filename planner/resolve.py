@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,19 +22,21 @@ from planner.architecture.overlay import traced_model
 from planner.architecture.shape import Architecture
 from planner.architecture.size import architecture_from_size
 from planner.architecture.traced import TracedModel
-from planner.calibrate.overlay import calibrated, read_overlays
+from planner.calibrate.overlay import calibrated
 from planner.cluster import Cluster
 from planner.errors import InputError
 from planner.files import printable
 from planner.hardware import Gpu, Node, Nvme
+from planner.hardware_catalog import Hardware
 from planner.job import Job, Training
 from planner.job_file import ClusterSettings, JobFile, ModelSize, TrainingSettings, read_job_file
 from planner.layouts import DEGREE_NAMES, degree_name
+from planner.lookup import Lookup, read_lookup
 from planner.plan import Plan, Value
 from planner.reading import Document, nearest, read_document
 from planner.space import job_space
 from planner.technique_check import check_techniques
-from planner.techniques import RuntimeEntry, Techniques, read_runtime, read_techniques
+from planner.techniques import RuntimeEntry, Techniques, read_runtime
 from planner.units import GIB, format_bytes, shown
 
 Found = TypeVar("Found")
@@ -56,8 +58,11 @@ def read_job(path: str | os.PathLike[str], catalogs: Iterable[Path] = ()) -> Job
 
 def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable[Path] = ()) -> Job:
     """The job of a validated file; names are looked up in the shipped catalogs and in `catalogs`."""
-    catalogs = tuple(catalogs)
-    techniques, overlays = read_techniques(catalogs), read_overlays(catalogs)
+    return resolve_in(read_lookup(catalogs), job_file, document, name)
+
+
+def resolve_in(lookup: Lookup, job_file: JobFile, document: Document, name: str) -> Job:
+    """The job of a validated file. Raises InputError with the place of a name that is not found."""
     architecture, traced = _placed(document, ("model",), lambda: _model(job_file, document))
     base, adapter = architecture, job_file.training.adapter
     if adapter is not None:
@@ -65,7 +70,7 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         architecture = with_adapters(
             base, Adapters(adapter.rank, tuple(adapter.targets), decomposed, adapter.train_embeddings)
         )
-    cluster, notes = _cluster(job_file.cluster, document)
+    cluster, notes = _cluster(job_file.cluster, document, lookup.hardware)
     runtime = _placed(document, ("training", "runtime"), lambda: read_runtime(job_file.training.runtime))
     training = _training(job_file.training, document, runtime)
     casts = runtime.autocast and training.precision.master_bytes > 0 and adapter is None
@@ -97,11 +102,11 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
         cluster=cluster,
         training=training,
         runtime=runtime,
-        techniques=techniques,
+        techniques=lookup.techniques,
         settings=settings,
         flops=flops,
         traced=traced,
-        choices=_choices(job_file, document, techniques),
+        choices=_choices(job_file, document, lookup.techniques),
         frozen_models=_frozen_models(job_file.training, document, base.parameters),
         **objective_of(job_file, document, cluster),
         limits=limits_of(job_file.limits, cluster),
@@ -110,9 +115,9 @@ def resolve(job_file: JobFile, document: Document, name: str, catalogs: Iterable
             dict.fromkeys([*architecture.assumptions, *notes, *_training_notes(job_file.training, architecture)])
         ),
     )
-    if catalogs:
+    if lookup.extended:
         check_techniques(job)
-    return calibrated(job, overlays)
+    return calibrated(job, lookup.overlays)
 
 
 def _placed(document: Document, path: tuple[str | int, ...], read: Callable[[], Found]) -> Found:
@@ -157,33 +162,33 @@ def _frozen_models(settings: TrainingSettings, document: Document, own: int) -> 
     return found
 
 
-def _cluster(settings: ClusterSettings, document: Document) -> tuple[Cluster, list[str]]:
+def _cluster(settings: ClusterSettings, document: Document, hardware: Hardware) -> tuple[Cluster, list[str]]:
     """The cluster with the user's overrides, and what had to be assumed about it."""
     if settings.node is not None:
         key = settings.node
-        node = _placed(document, ("cluster", "node"), lambda: hardware_catalog.node(key))
-        gpu = hardware_catalog.gpu(node.gpu)
+        node = _placed(document, ("cluster", "node"), lambda: hardware.node(key))
+        gpu = hardware.gpu(node.gpu)
     else:
         gpu_key = str(settings.gpu)
-        gpu = _placed(document, ("cluster", "gpu"), lambda: hardware_catalog.gpu(gpu_key))
-        node = plain_node(gpu, settings)
+        gpu = _placed(document, ("cluster", "gpu"), lambda: hardware.gpu(gpu_key))
+        node = plain_node(gpu, settings, hardware.nodes.values())
     node, notes = _overridden(node, settings)
     if settings.gpu_memory is not None:
         gpu = replace(gpu, usable_memory=settings.gpu_memory)
     if settings.gpu_price is not None:
         gpu = replace(gpu, price_per_hour=settings.gpu_price)
         node = node.overridden(price_per_hour=None)
-    cluster = _placed(document, ("cluster",), lambda: Cluster(gpu, node, settings.nodes, hardware_catalog.links()))
+    cluster = _placed(document, ("cluster",), lambda: Cluster(gpu, node, settings.nodes, hardware.links))
     return cluster, [*gpu.assumptions, *node.assumptions, *notes]
 
 
-def plain_node(gpu: Gpu, settings: ClusterSettings) -> Node:
-    """A machine of which only the GPUs are known: as the smallest catalog node with that GPU, else assumed."""
+def plain_node(gpu: Gpu, settings: ClusterSettings, nodes: Collection[Node]) -> Node:
+    """A machine of which only the GPUs are known: as the smallest of `nodes` with that GPU, else assumed."""
     count = int(settings.gpus_per_node or 1)
     switched = (gpu.scale_up_gpus or 0) > 2 and count > 1
     topology = "single" if count == 1 else "switch" if switched else "pcie"
     known = min(
-        (node for node in hardware_catalog.nodes().values() if node.gpu == gpu.key),
+        (node for node in nodes if node.gpu == gpu.key),
         key=lambda node: (abs(node.gpus - count), node.host_memory),
         default=None,
     )
@@ -193,7 +198,7 @@ def plain_node(gpu: Gpu, settings: ClusterSettings) -> Node:
     if settings.host_memory is None:
         like = f", as {known.key} has per GPU" if known else ", 64 GiB for each GPU"
         notes.append(f"host memory of a node is assumed to be {format_bytes(host)}{like}; state cluster.host_memory")
-    network = usual_network(gpu.key, count) or known
+    network = usual_network(gpu.key, count, nodes) or known
     if network and network.nics and settings.nodes > 1 and settings.interconnect is None:
         rate = f"{network.nics} x {network.nic_bandwidth * 8 / 1e9:.0f} Gbit/s"
         notes.append(f"the network of a node is assumed to be {rate}, as {network.key} has; state cluster.interconnect")
@@ -213,11 +218,11 @@ def plain_node(gpu: Gpu, settings: ClusterSettings) -> Node:
     )
 
 
-def usual_network(gpu: str, count: int) -> Node | None:
-    """A catalog node with `count` of a GPU whose network most such nodes have by its bandwidth; None without any."""
-    nodes = [node for node in hardware_catalog.nodes().values() if node.gpu == gpu and node.gpus == count and node.nics]
-    votes = Counter(node.nics * node.nic_bandwidth for node in nodes)
-    return max(nodes, key=lambda node: votes[node.nics * node.nic_bandwidth], default=None)
+def usual_network(gpu: str, count: int, nodes: Iterable[Node]) -> Node | None:
+    """One of `nodes` with `count` of a GPU whose network most such nodes have by its bandwidth; None without any."""
+    alike = [node for node in nodes if node.gpu == gpu and node.gpus == count and node.nics]
+    votes = Counter(node.nics * node.nic_bandwidth for node in alike)
+    return max(alike, key=lambda node: votes[node.nics * node.nic_bandwidth], default=None)
 
 
 def _overridden(node: Node, settings: ClusterSettings) -> tuple[Node, list[str]]:
@@ -251,6 +256,10 @@ def _training(settings: TrainingSettings, document: Document, runtime: RuntimeEn
             raise document.error(
                 ("training", key), f"unknown {key} {shown(value)}", "one of " + ", ".join(known), nearest(value, known)
             )
+    kernels = settings.kernels or runtime.kernels
+    if settings.fp8_scaling == "row" and kernels == "megatron":
+        message = "Transformer Engine has no scale for each row"
+        raise document.error(("training", "fp8_scaling"), message, "tensor", "kernels: compiled, as torchao runs it")
     return Training(
         sequence_length=settings.sequence_length,
         global_batch=settings.batch_bounds[1],
@@ -259,9 +268,10 @@ def _training(settings: TrainingSettings, document: Document, runtime: RuntimeEn
         method=settings.method_name,
         attention=settings.attention,
         loss=settings.loss or "standard",
-        kernels=settings.kernels or runtime.kernels,
+        kernels=kernels,
         tensor_overlap=settings.tensor_overlap,
         deterministic=settings.deterministic,
+        fp8_scaling=settings.fp8_scaling,
         gradient_clipping=settings.gradient_clipping,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -22,6 +23,7 @@ FOLDERS: Mapping[str, str] = {"techniques": "techniques", "runtimes": "runtimes"
 KINDS = (*FILES, *FOLDERS)
 
 
+@lru_cache(maxsize=16)
 def names(kind: str | None = None) -> Mapping[str, tuple[str, ...]]:
     """Names of one kind or of all, by kind. Raises InputError for an unknown kind."""
     return {item: tuple(_entries(item)) for item in ((_kind(kind),) if kind else KINDS)}

@@ -15,19 +15,22 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from planner.calibrate.overlay_file import is_overlay
+from planner.catalog_files import documents
 from planner.effects import AnyEffect, Scalar, When, as_tuple
 from planner.errors import InputError
-from planner.files import yaml_files
+from planner.fields import Name, name_of
+from planner.plan import LAYOUT_FACTS
 from planner.reading import Document, nearest, read_document, validated
 from planner.units import shown
 
 
 def _numbered(values: object) -> object:
-    """Keys that are whole numbers, written as text since YAML keys are text, become numbers."""
+    """Keys that are whole numbers, written as text since YAML keys are text, become numbers; others are names."""
     if not isinstance(values, dict):
         return values
-    return {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in values.items()}
+    return {
+        int(key) if isinstance(key, str) and key.isdecimal() else name_of(key): value for key, value in values.items()
+    }
 
 
 Degree = Literal["tensor", "pipeline", "sequence", "expert", "virtual_stages"]
@@ -67,7 +70,7 @@ class ChoiceEntry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    choice: str
+    choice: Name
     summary: str
     source: str = ""
     domain: Literal["listed", "divisors_of_batch", "layers", "intervals", "accumulation_dtypes", "layouts"] = "listed"
@@ -91,8 +94,10 @@ class RuntimeEntry(BaseModel):
     For the time: `flash_kernel` is what it runs for flash attention, an implementation of
     catalogs/efficiency/attention.yaml. `accumulated_bytes`: device memory traffic per trained weight and micro-batch of
     adding its gradient to what is there. `stops_early`: recomputation ends with the last tensor that backward needs.
-    `context` is how context-parallel ranks share a sequence, see `planner.speed.operations.Division`. `host_update`:
-    microseconds of the host per trained tensor at the step, which the GPU waits for.
+    `context` is how context-parallel ranks share a sequence, see `planner.speed.operations.Division`.
+    `tensor_backward`: tensor-parallel layers wait in backward for all of their exchange (`awaited`), keep what forward
+    gathered (`kept`), or gather again and reduce `beside_products` of the weights' and inputs' gradients.
+    `host_update`: microseconds of the host per trained tensor at the step, which the GPU waits for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -120,6 +125,7 @@ class RuntimeEntry(BaseModel):
     accumulated_bytes: float = 0.0
     stops_early: bool = True
     context: Literal["ring", "uneven_ring", "heads"] = "ring"
+    tensor_backward: Literal["awaited", "kept", "beside_products"] = "awaited"
     host_update: float = 0.0
     choices: dict[str, OneOrMore] = Field(default_factory=dict)
     effects: tuple[AnyEffect, ...]
@@ -151,18 +157,14 @@ def read_techniques(extra: Iterable[Path] = ()) -> Techniques:
 
     Raises InputError for a malformed file, a reference to an unknown choice or value, and a cycle of needs.
     """
-    choices, documents = _shipped()
-    choices, documents = dict(choices), dict(documents)
-    for path in extra:
-        for file in yaml_files(path):
-            document = read_document(file)
-            if is_overlay(document):
-                continue
-            entry = validated(ChoiceEntry, document)
-            _check_domain(entry, document, choices.get(entry.choice))
-            choices[entry.choice], documents[entry.choice] = entry, document
+    shipped, shipped_places = _shipped()
+    choices, places = dict(shipped), dict(shipped_places)
+    for document in documents(extra, "technique"):
+        entry = validated(ChoiceEntry, document)
+        _check_domain(entry, document, choices.get(entry.choice))
+        choices[entry.choice], places[entry.choice] = entry, document
     ordered = dict(sorted(choices.items(), key=lambda item: (item[1].order, item[0])))
-    techniques = Techniques(ordered, documents)
+    techniques = Techniques(ordered, places)
     _check_references(techniques)
     _check_cycles(techniques)
     return techniques
@@ -204,11 +206,13 @@ def _check_domain(entry: ChoiceEntry, document: Document, before: ChoiceEntry | 
 
 
 def _check_references(techniques: Techniques) -> None:
-    """Every need and conflict names a choice, and a value of it where values are listed."""
+    """Every need and conflict names a degree of the layout, or a choice and a value of it where values are listed."""
     kinds: tuple[Relation, ...] = ("needs", "conflicts")
     for what in kinds:
         for choice, value, other, values in techniques.pairs(what):
-            path = f"values.{value}.{what}.{other}"
+            path = ("values", str(value), what, other)
+            if other in LAYOUT_FACTS:
+                continue
             if other not in techniques.choices:
                 raise _input_error(
                     techniques, choice, path, f"unknown choice {shown(other)}", _hint(other, techniques.choices)
@@ -231,7 +235,7 @@ def _check_cycles(techniques: Techniques) -> None:
     if not networkx.is_directed_acyclic_graph(graph):
         cycle = [edge[0] for edge in networkx.find_cycle(graph)]
         raise _input_error(
-            techniques, cycle[0].partition("=")[0], "needs", "a cycle of needs: " + " → ".join([*cycle, cycle[0]]),
+            techniques, cycle[0].partition("=")[0], ("needs",), "a cycle of needs: " + " → ".join([*cycle, cycle[0]]),
             "leave one of them out",
         )  # fmt: skip
 
@@ -241,8 +245,6 @@ def _hint(word: str, known: Iterable[str]) -> str:
     return nearest(word, known) or "one of " + ", ".join(known)
 
 
-def _input_error(techniques: Techniques, choice: str, path: str, message: str, hint: str) -> InputError:
+def _input_error(techniques: Techniques, choice: str, path: tuple[str, ...], message: str, hint: str) -> InputError:
     """An error placed at `path` of the file that defines `choice`."""
-    document = techniques.documents[choice]
-    line, column = document.mark(tuple(path.split(".")))
-    return InputError(message, document.file, line, column, path, hint=hint)
+    return techniques.documents[choice].error(path, message, hint=hint)

@@ -16,10 +16,12 @@ from planner.compute import (
     overlap_slowdown,
     pace,
     recomputed_seconds,
+    updated_seconds,
 )
 from planner.job import Job
 from planner.plan import Layout
 from planner.share import share
+from planner.speed.memory_bound import update_seconds
 from planner.speed.seconds import layer_seconds
 from tests.jobs import job, plan
 
@@ -38,7 +40,7 @@ def trained(**training: Any) -> Job:
         ({"attention": "eager"}, "eager"),
         ({"attention": "eager", "runtime": "megatron"}, "fused-softmax"),
         ({"runtime": "megatron"}, "cudnn"),
-        ({"runtime": "megatron", "deterministic": True}, "flash"),
+        ({"runtime": "megatron", "deterministic": True}, "deterministic"),
     ],
 )
 def test_which_attention_runs(training: dict[str, Any], kernel: str) -> None:
@@ -56,7 +58,7 @@ def test_a_bias_on_the_scores_needs_the_first_flash_attention() -> None:
 @pytest.mark.parametrize(
     ("training", "loss"),
     [({}, "standard"), ({"kernels": "compiled"}, "compiled"), ({"runtime": "megatron"}, "parallel"),
-     ({"kernels": "compiled", "loss": "chunked"}, "chunked")],
+     ({"kernels": "compiled", "loss": "chunked"}, "compiled"), ({"kernels": "liger", "loss": "chunked"}, "chunked")],
 )  # fmt: skip
 def test_which_loss_runs(training: dict[str, Any], loss: str) -> None:
     found = trained(**training)
@@ -83,6 +85,13 @@ def test_a_share_adds_its_layers_and_its_ends() -> None:
     assert layers_seconds(first, 512, "forward", "typical") == 2 * times.layer(kind, 512, "forward", "typical")
     assert ends_seconds(first, 512, "forward", "typical") == times.embedding(512, "forward", "typical")
     assert ends_seconds(last, 512, "forward", "typical") == times.head(512, "forward", "typical")
+
+
+@pytest.mark.parametrize(("optimizer", "share_of_streaming"), [("adamw", 1.0), ("adamw-8bit", 0.49)])
+def test_codes_of_states_are_searched_for(optimizer: str, share_of_streaming: float) -> None:
+    found = trained(optimizer=optimizer)
+    streamed = update_seconds(found.cluster.gpu, 16e9 / share_of_streaming, 1.0, 40, "typical")
+    assert updated_seconds(found, 16e9, 40, "typical") == pytest.approx(streamed)
 
 
 def test_ranks_that_share_a_division_share_a_clock() -> None:

@@ -82,6 +82,9 @@ def test_degrees_are_named_under_choices() -> None:
          "16:9: training.method.lora.targets[1]: 'x' is not valid; expected one of q, k, v, o, gate, up, down"),
         ({"training": {"runtime": "megatron"}, "choices": {"tensor_parallel": 0}},
          "13:20: choices.tensor_parallel: '0' is no value of tensor_parallel; expected a whole number, 1 or more"),
+        ({"training": {"runtime": "megatron", "fp8_scaling": "row"}},
+         "12:16: training.fp8_scaling: Transformer Engine has no scale for each row; expected tensor; "
+         "kernels: compiled, as torchao runs it"),
         ({"choices": {"pipeline_parallel": 2}},
          "12:3: choices.pipeline_parallel: deepspeed has no pipeline_parallel; "
          "expected one of tensor_parallel, sequence_parallel"),

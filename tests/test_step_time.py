@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 import pytest
 
-from planner.cluster import Group, collective_seconds
+from planner.cluster import Group, collective_seconds, host_link_seconds
 from planner.compute import clock, ends_seconds, layers_seconds
 from planner.job import Job
 from planner.plan import Layout
@@ -105,3 +106,14 @@ def test_the_host_of_fully_shard_updates_tensor_by_tensor() -> None:
     one = job(training={"runtime": "fsdp2"})
     tensors = len(share(one, Layout(data=2)).sizes)
     assert amounts(one, zero_stage=3)["optimizer", "optimizer_step", "serial"] == microseconds(tensors * 300e-6)
+
+
+def test_pages_of_an_optimizer_come_back_for_its_step() -> None:
+    """2.032 bytes of each parameter over the host link, waited for; other optimizers have none."""
+    name = "pages of the optimizer to the GPU and back"
+    one, other = (job(training={"runtime": "ddp", "optimizer": key}) for key in ("paged-adamw-8bit", "adamw-8bit"))
+    size = ceil(2.032 * one.architecture.parameters)
+    expected = microseconds(host_link_seconds(one.cluster, size, "to_gpu", one.cluster.gpus_per_node))
+    found = amounts(one, layout=Layout(data=one.cluster.gpus))
+    assert found[name, "optimizer_step", "serial"] == pytest.approx(expected, abs=2)
+    assert not [term for term in time_terms(other, "typical") if term.name == name]

@@ -20,9 +20,9 @@ class Calibrated:
     skipped: Mapping[str, int]
 
 
-def calibrate(path: Path, source: str = "") -> Calibrated:
+def calibrate(path: Path, source: str = "", catalogs: Iterable[Path] = ()) -> Calibrated:
     """Calibrates from the runs of a log. Raises InputError where none can be used."""
-    return calibrate_runs(read_runs(path, source))
+    return calibrate_runs(read_runs(path, source, catalogs))
 
 
 def calibrate_runs(runs: Runs) -> Calibrated:

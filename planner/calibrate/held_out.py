@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -15,6 +15,7 @@ from planner.calibrate.overlay import calibrated
 from planner.calibrate.overlay_file import Overlay
 from planner.errors import InputError
 from planner.job import Job
+from planner.lookup import read_lookup
 from planner.space import job_space
 from planner.time_lines import step_time
 
@@ -33,12 +34,13 @@ class HeldOut:
     after: float
 
 
-def held_out(path: Path, source: str = "") -> tuple[HeldOut, ...]:
+def held_out(path: Path, source: str = "", catalogs: Iterable[Path] = ()) -> tuple[HeldOut, ...]:
     """Every source of a log, or one, that has enough timed runs. Raises InputError where there is none."""
-    runs = read_run_log(path)
+    runs, lookup = read_run_log(path), replace(read_lookup(catalogs), overlays=())
     names = [name for name in dict.fromkeys(run.source for run in runs) if source in ("", name)]
     timed = {
-        name: [run for run in usable(r for r in runs if r.source == name).measured if run.seconds] for name in names
+        name: [run for run in usable((r for r in runs if r.source == name), lookup).measured if run.seconds]
+        for name in names
     }
     found = tuple(_source(name, own) for name, own in timed.items() if len(own) >= LEAST_RUNS)
     if not found:

@@ -11,10 +11,12 @@ from pathlib import Path
 from planner.accuracy.run_job import Case, run_case
 from planner.accuracy.run_log import Run, read_run_log
 from planner.accuracy.run_model import Skipped
-from planner.accuracy.score import memory_measured, seconds_measured
+from planner.accuracy.run_time import seconds_measured
+from planner.accuracy.score import memory_measured
 from planner.calibration import Calibration
 from planner.errors import InputError
 from planner.job import Job
+from planner.lookup import Lookup, read_lookup
 from planner.plan import Plan
 from planner.reading import nearest
 from planner.space import job_space
@@ -58,13 +60,18 @@ def with_calibration(job: Job, calibration: Calibration) -> Job:
     return replace(job, cluster=replace(job.cluster, gpu=gpu))
 
 
-def read_runs(path: Path, source: str = "") -> Runs:
-    """The runs of a log, of one source only where it is named. Raises InputError for a malformed log or no runs."""
-    runs = read_run_log(path)
+def read_runs(path: Path, source: str = "", catalogs: Iterable[Path] = ()) -> Runs:
+    """The runs of a log, of one source only where it is named, on machines of the shipped catalogs or of `catalogs`.
+
+    Calibrations among these count for nothing here.
+
+    Raises InputError for a malformed log or catalog, and where no run can be used.
+    """
+    runs, lookup = read_run_log(path), replace(read_lookup(catalogs), overlays=())
     known = list(dict.fromkeys(run.source for run in runs))
     if source and source not in known:
         raise InputError(f"no run of source '{source}'", str(path), path="--source", hint=nearest(source, known))
-    found = usable(run for run in runs if source in ("", run.source))
+    found = usable((run for run in runs if source in ("", run.source)), lookup)
     if not found.measured:
         reasons = "; ".join(f"{count} × {reason}" for reason, count in found.skipped.items())
         raise InputError(
@@ -74,26 +81,26 @@ def read_runs(path: Path, source: str = "") -> Runs:
     return found
 
 
-def usable(runs: Iterable[Run]) -> Runs:
+def usable(runs: Iterable[Run], lookup: Lookup | None = None) -> Runs:
     """The runs that say enough for the planner to predict them."""
     found: list[Measured] = []
     skipped: Counter[str] = Counter()
     for run in runs:
         try:
-            found.append(measured(run))
+            found.append(measured(run, lookup))
         except Skipped as reason:
             skipped[" ".join(str(reason).split())] += 1
     return Runs(tuple(found), dict(sorted(skipped.items(), key=lambda item: (-item[1], item[0]))))
 
 
-def measured(run: Run) -> Measured:
+def measured(run: Run, lookup: Lookup | None = None) -> Measured:
     """One run. Raises Skipped where it measured nothing, or the planner cannot describe it."""
     if run.use not in (None, "score"):
         raise Skipped("not for scoring")
     seconds, (metric, size) = seconds_measured(run), memory_measured(run)
     if seconds is None and not metric:
         raise Skipped("no measurement")
-    case: Case = run_case(run)
+    case: Case = run_case(run, lookup)
     if case.time_unknown and not metric:
         raise Skipped(case.time_unknown)
     known = None if case.time_unknown else seconds

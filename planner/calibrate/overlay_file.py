@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from planner import hardware_catalog
 from planner.calibrate.groups import groups
-from planner.files import yaml_files
-from planner.reading import Document, nearest, read_document, validated
+from planner.catalog_files import CALIBRATION, documents
+from planner.hardware_files import read_hardware
+from planner.reading import Document, nearest, validated
 from planner.units import shown
 
-KEY = "calibration"
+KEY = CALIBRATION
 # Bytes reserved for each byte of tensors, and bytes beside them, beyond which a figure is a slip.
 MOST_FRAGMENTATION, MOST_RESERVE = 10, 2**40
 
@@ -80,16 +80,12 @@ class Overlay:
     entries: tuple[Entry, ...]
 
 
-def is_overlay(document: Document) -> bool:
-    """Whether a catalog file is a calibration."""
-    return isinstance(document.data, dict) and KEY in document.data
-
-
 def read_overlays(catalogs: Iterable[Path]) -> tuple[Overlay, ...]:
     """The calibrations among catalog files and in folders of them. Raises InputError for a malformed one."""
-    files = [file for path in catalogs for file in yaml_files(path)]
-    documents = [read_document(file) for file in files]
-    return tuple(_overlay(document) for document in documents if is_overlay(document))
+    given = tuple(catalogs)
+    found = tuple(documents(given, "calibration"))
+    known = tuple(read_hardware(given).gpus) if found else ()
+    return tuple(overlay_of(document, known) for document in found)
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
@@ -97,15 +93,14 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return nearest(name, known) or "one of " + ", ".join(known)
 
 
-def _overlay(document: Document) -> Overlay:
-    """One file, with every name looked up."""
+def overlay_of(document: Document, gpus: Sequence[str]) -> Overlay:
+    """One file, with every name looked up; `gpus` are the names of all GPUs. Raises InputError."""
     found = validated(OverlayFile, document)
     known = {group.name: group for group in groups()}
     for index, entry in enumerate(found.calibration):
         place = (KEY, index)
-        if entry.gpu not in hardware_catalog.gpus():
-            hint = nearest(entry.gpu, hardware_catalog.gpus())
-            hint = hint or "`planner catalog list gpus` names them"
+        if entry.gpu not in gpus:
+            hint = nearest(entry.gpu, gpus) or "`planner catalog list gpus` names them"
             raise document.error((*place, "gpu"), f"unknown GPU {shown(entry.gpu)}", hint=hint)
         for name, figure in entry.time.items():
             if name not in known:

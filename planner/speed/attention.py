@@ -82,8 +82,8 @@ def attention_seconds(
 ) -> float:
     """Seconds of one pass of one attention call.
 
-    `implementation`: flash, sdpa, flash3, cudnn, or eager and fused-softmax, which write the scores out. Raises
-    InputError for others.
+    `implementation`: flash, sdpa, flash3, cudnn, flash1, deterministic, or eager and fused-softmax, which write the
+    scores out. Raises InputError for others.
     """
     precision = ATTENTION_PEAK.get(peak, peak)
     if implementation in WRITTEN_OUT:
@@ -109,9 +109,9 @@ def attention_curve(gpu: Gpu, peak: str, implementation: str) -> AttentionCurve:
     chosen = catalog["kernels"][implementation]
     family = catalog["curves"][curve_name(gpu, catalog)]
     entry = family.get(chosen.get(gpu.architecture, chosen["other"])) or next(iter(family.values()))
-    sides, slower = ("forward", "backward"), catalog["slower"].get(implementation, 1.0) * power_share(gpu)
+    sides, slower = ("forward", "backward"), catalog["slower"].get(implementation, {})
     return AttentionCurve(
-        rate={side: gpu.peak[peak] * entry[side][0] * slower for side in sides},
+        rate={side: gpu.peak[peak] * entry[side][0] * slower.get(side, 1.0) * power_share(gpu) for side in sides},
         half_sequence={side: entry[side][1] for side in sides},
         tile={side: catalog["tile"][side] for side in sides},
         work={"forward": 1.0, "backward": catalog["backward_flops"]["value"]},

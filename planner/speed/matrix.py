@@ -99,7 +99,7 @@ def matrix_curve(gpu: Gpu, peak: str) -> MatrixCurve:
     family = catalog["curves"][name]
     entry = catalog["fp32"] if peak == "fp32" else _entry(family, catalog["curves"]["any"], SAME_CURVE.get(peak, peak))
     return MatrixCurve(
-        rate=gpu.peak[peak] * entry["efficiency"] * sustained(gpu, family["power"]),
+        rate=gpu.peak[peak] * entry["efficiency"] * sustained(gpu, {**family["power"], **entry}),
         launch=parse_seconds(entry["launch"]),
         half_inner=entry["half_inner"],
         wave=entry["wave"],
@@ -119,7 +119,10 @@ def _entry(family: Mapping[str, Any], other: Mapping[str, Any], precision: str) 
 
 
 def sustained(gpu: Gpu, power: Mapping[str, Any]) -> float:
-    """Share of the short-run rate that hours of training hold, moved from the measured card to this power limit."""
+    """Share of the short-run rate that hours of training hold, moved from the measured card to this power limit.
+
+    `power`: a curve's entry, with what a precision says otherwise.
+    """
     return min(1.0, float(power["sustained"]) * _more(gpu, power))
 
 

@@ -28,12 +28,12 @@ def copy_seconds(gpu: Gpu, traffic: float, kernels: float, outlook: str) -> floa
     return memory_seconds(gpu, traffic / share, kernels, outlook)
 
 
-def host_seconds(kernels: float, mode: str, outlook: str) -> float:
+def host_seconds(kernels: float, mode: str, direction: str, outlook: str) -> float:
     """Seconds that the host takes to launch `kernels` kernels: `eager`, `compiled` or `replayed` (CUDA graphs).
 
     A GPU that needs less waits for it.
     """
-    return kernels * float(efficiency("kernels")["host"][mode][outlook]) * 1e-6
+    return kernels * float(efficiency("kernels")["host"][mode][direction][outlook]) * 1e-6
 
 
 def update_seconds(gpu: Gpu, parameters: float, bytes_per_parameter: float, tensors: int, outlook: str) -> float:

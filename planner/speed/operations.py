@@ -80,11 +80,12 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class MemoryPass:
-    """`elements` per token that pass `name` of the catalog touches; `gathers`: rows in another order."""
+    """`elements` per token that pass `name` of the catalog touches in `calls` calls; `gathers`: in another order."""
 
     name: str
     elements: float
     gathers: bool = False
+    calls: int = 1
 
 
 @dataclass(frozen=True)
@@ -204,11 +205,13 @@ def _passes(kind: LayerKind, hidden: int, division: Division) -> Iterable[Memory
     tensor = division.tensor_parallel
     stream = hidden / (tensor if division.sequence_parallel else 1)
     blocks = sum(b is not None for b in (kind.attention, kind.cross_attention, kind.recurrence, kind.feed_forward))
-    yield MemoryPass(norm_pass(kind.norm), kind.norms * stream)
-    yield MemoryPass("residual", blocks * stream)
-    yield MemoryPass("dropout", blocks * stream if kind.residual_dropout else 0)
-    yield MemoryPass("fork", hidden * _forks(kind))
-    yield MemoryPass("bias", sum(t.elements for t in kind.tensors if _is_bias(t)) / tensor)
+    biases = [item.elements for item in kind.tensors if _is_bias(item)]
+    yield MemoryPass(norm_pass(kind.norm), kind.norms * stream, calls=kind.norms)
+    yield MemoryPass("residual", blocks * stream, calls=blocks)
+    yield MemoryPass("dropout", blocks * stream if kind.residual_dropout else 0, calls=blocks)
+    yield MemoryPass("fork", hidden * _forks(kind), calls=_forks(kind))
+    yield MemoryPass("bias", sum(biases) / tensor, calls=len(biases))
+    yield from _adapter_passes(kind, tensor)
     for block in (kind.attention, kind.cross_attention):
         if block is not None:
             yield from _attention_passes(block, tensor)
@@ -216,6 +219,14 @@ def _passes(kind: LayerKind, hidden: int, division: Division) -> Iterable[Memory
         yield MemoryPass("scan", kind.recurrence.inner / tensor)
     if kind.feed_forward is not None:
         yield from _feed_forward_passes(kind.feed_forward, hidden, tensor)
+
+
+def _adapter_passes(kind: LayerKind, tensor: int) -> Iterable[MemoryPass]:
+    """What low-rank adapters do to inputs and outputs of the products that carry one, beside their own products."""
+    inputs = [item.shape[1] for item in kind.tensors if item.name.endswith(".lora_A")]
+    outputs = [item.shape[0] for item in kind.tensors if item.name.endswith(".lora_B")]
+    yield MemoryPass("adapter_input", sum(inputs) / tensor, calls=len(inputs))
+    yield MemoryPass("adapter_output", sum(outputs) / tensor, calls=len(outputs))
 
 
 def norm_pass(norm: str) -> str:
@@ -236,8 +247,8 @@ def _forks(kind: LayerKind) -> int:
 def _attention_passes(block: Attention, tensor: int) -> Iterable[MemoryPass]:
     """Rotation, norms of queries and keys, and copies out of a fused projection."""
     rows = (block.heads + block.kv_heads) / tensor
-    yield MemoryPass("rotary", rows * block.rotary_dim)
-    yield MemoryPass("norm_rms", rows * block.head_dim if block.qk_norm != "none" else 0)
+    yield MemoryPass("rotary", rows * block.rotary_dim, calls=2)
+    yield MemoryPass("norm_rms", rows * block.head_dim if block.qk_norm != "none" else 0, calls=2)
     copied = (block.heads + 2 * block.kv_heads) / tensor * block.head_dim
     yield MemoryPass("copy", copied if block.split_copies or block.kind == "mla" else 0)
 

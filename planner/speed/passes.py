@@ -63,17 +63,19 @@ def layer_traffic(
     weight_casts: bool = False,
     accumulated_bytes: float = 0.0,
     dequantized: bool = False,
+    row_scaled: bool = False,
 ) -> Traffic:
     """Traffic of one pass of a layer; see `Setting` in `planner.speed.seconds` for the arguments."""
     costs = [(item, *pass_cost(item.name, kernels, direction)) for item in work.passes]
     weights, casts = _weight_traffic(work, direction, kernels, weight_casts, accumulated_bytes)
     opened, openings = _dequantized_traffic(work, direction, kernels) if dequantized else (0.0, 0.0)
-    copied, copied_weights, copies = _narrow_traffic(work, direction, kernels) if narrow else (0.0, 0.0, 0.0)
+    none = (0.0, 0.0, 0.0)
+    copied, copied_weights, copies = _narrow_traffic(work, direction, kernels, row_scaled) if narrow else none
     return Traffic(
         per_token=sum(size * item.elements for item, size, _ in costs if not item.gathers) + copied,
         gathered_per_token=sum(size * item.elements for item, size, _ in costs if item.gathers),
         constant=weights + opened + copied_weights,
-        kernels=sum(count for _, _, count in costs) + casts + openings + copies,
+        kernels=sum(item.calls * count for item, _, count in costs) + casts + openings + copies,
     )
 
 
@@ -95,13 +97,16 @@ def _dequantized_traffic(work: LayerOperations, direction: str, kernels: str) ->
     return size * sum(item.weight for item in frozen), count * len(frozen)
 
 
-def _narrow_traffic(work: LayerOperations, direction: str, kernels: str) -> tuple[float, float, float]:
+def _narrow_traffic(
+    work: LayerOperations, direction: str, kernels: str, row_scaled: bool
+) -> tuple[float, float, float]:
     """Bytes per token, bytes of weights, and kernels of making narrow copies; in backward of the outputs' gradients.
 
     Products that read the same input share its copy, but where the model code runs as it is written.
     """
-    size, count = pass_cost("narrow_input", kernels, direction)
-    weight_size, weight_count = pass_cost("narrow_weight", kernels, direction)
+    kind = "row" if row_scaled else "narrow"
+    size, count = pass_cost(f"{kind}_input", kernels, direction)
+    weight_size, weight_count = pass_cost(f"{kind}_weight", kernels, direction)
     items = [item for item in work.products if item.narrow]
     copied = [
         item.share * (item.columns if direction == "backward" else item.inner)

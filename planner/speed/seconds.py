@@ -30,7 +30,8 @@ class Setting:
     `weight_casts`: autocast makes 16-bit copies of fp32 weights in every pass. `accumulated_bytes`: bytes per trained
     weight and micro-batch that adding its gradient to what is there reads and writes. `host`: eager, compiled or
     replayed launches. `stops_early`: recomputation ends with the last tensor that backward needs, as torch's checkpoint
-    without reentrant autograd does. `dequantized`: frozen weights of linear layers are held in 4 bits.
+    without reentrant autograd does. `dequantized`: frozen weights of linear layers are held in 4 bits. `row_scaled`:
+    narrow tensors have a scale for each row.
     """
 
     peak: str = "bf16"
@@ -43,6 +44,7 @@ class Setting:
     host: str = "eager"
     stops_early: bool = True
     dequantized: bool = False
+    row_scaled: bool = False
 
     @property
     def wide(self) -> str:
@@ -169,11 +171,12 @@ def _made(gpu: Gpu, kind: LayerKind, hidden: int, direction: Pass, setting: Sett
         weight_casts=setting.weight_casts,
         accumulated_bytes=setting.accumulated_bytes,
         dequantized=setting.dequantized,
+        row_scaled=setting.row_scaled,
     )
     single = [item for product in work.products for item in _multiplications(gpu, product, side, setting, outlook)]
     launches = traffic.kernels + len(single) + len(work.attentions)
     products = tuple(replace(item, times=item.times * count) for item, count in Counter(single).items())
-    host = gpu.calibration.launches * host_seconds(launches, setting.host, outlook)
+    host = gpu.calibration.launches * host_seconds(launches, setting.host, side, outlook)
     return _LayerWork(side, products, work.attentions, traffic, host)
 
 
@@ -191,6 +194,8 @@ def _again(work: LayerOperations, direction: str, stops_early: bool) -> LayerOpe
 def _multiplications(gpu: Gpu, item: Product, side: Side, setting: Setting, outlook: str) -> Iterator[_Multiplication]:
     """One product forward; backward the product for its input's gradient, and that for its weight's."""
     curve, factor = curve_at(gpu, setting.peak if item.narrow else setting.wide, outlook, item.aligned)
+    if setting.row_scaled and item.narrow and setting.peak in NARROW:
+        factor /= efficiency("matrix")["row_scaled"]["value"]
     share, columns, inner, batch = item.share / item.batch, item.columns, item.inner, item.batch
     if side == "forward":
         yield _Multiplication(factor, curve, share, columns, inner, batch, False)

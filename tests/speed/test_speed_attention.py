@@ -109,3 +109,9 @@ def test_unknown_implementation_is_an_input_error() -> None:
     with pytest.raises(InputError) as caught:
         attention_seconds(hardware_catalog.gpus()["l4-24gb"], "bf16", SHAPE, "forward", "magic", "typical")
     assert caught.value.message == "unknown attention 'magic'"
+
+
+def test_adding_gradients_in_a_fixed_order_slows_backward_alone() -> None:
+    flash, fixed = (rate("a100-sxm-80gb", 8192, "backward", name) for name in ("flash", "deterministic"))
+    assert fixed / flash == pytest.approx(0.7, rel=0.01)  # the rest is the launch
+    assert rate("a100-sxm-80gb", 8192, "forward", "deterministic") == rate("a100-sxm-80gb", 8192, "forward", "flash")

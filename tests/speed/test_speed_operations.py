@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.architecture.adapters import Adapters, with_adapters
 from planner.architecture.catalog_models import catalog_model, catalog_models
 from planner.architecture.flops import active
 from planner.speed.operations import Division, LayerOperations, layer_operations
@@ -82,6 +83,20 @@ def test_passes_of_a_llama_layer() -> None:
     passes = {item.name: item.elements for item in operations("llama-3-8b").passes}
     # 2 norms and 2 residuals of 4096; 3 forks of 4096 (k, v, up); (32 + 8) heads of 128 rotated; width 14336
     assert passes == {"norm_rms": 8192, "residual": 8192, "fork": 12288, "rotary": 5120, "gated": 14336}
+
+
+def test_calls_of_the_passes_of_a_llama_layer() -> None:
+    calls = {item.name: item.calls for item in operations("llama-3-8b").passes}
+    # 2 norms, 2 residuals, 3 forks; queries and keys are rotated apart
+    assert calls == {"norm_rms": 2, "residual": 2, "fork": 3, "rotary": 2, "gated": 1}
+
+
+def test_adapters_touch_inputs_and_outputs_of_their_products() -> None:
+    adapted = with_adapters(catalog_model("llama-3-8b"), Adapters(8))
+    passes = {item.name: item for item in layer_operations(adapted.layers[0].kind, 4096, Division()).passes}
+    # inputs: q, k, v, o, gate, up of 4096 and down of 14336; outputs: q, o, down 4096, k, v 1024, gate, up 14336
+    assert (passes["adapter_input"].elements, passes["adapter_input"].calls) == (6 * 4096 + 14336, 7)
+    assert (passes["adapter_output"].elements, passes["adapter_output"].calls) == (3 * 4096 + 2 * 1024 + 2 * 14336, 7)
 
 
 def test_sequence_parallel_divides_norms_and_residuals() -> None:

@@ -51,3 +51,16 @@ def test_frozen_weights_in_4_bits_are_opened_in_every_pass() -> None:
     )
     # 2.6 B x 20000; the adapter stays as it is
     assert layer_traffic(frozen, "backward", "compiled", dequantized=True) == Traffic(0, 0, 52_000, 1)
+
+
+def test_each_call_of_a_pass_is_kernels_of_its_own() -> None:
+    work = LayerOperations((), (), (MemoryPass("norm_rms", 100, calls=2),))
+    # 36 B x 100 in all, by 2 x 7 kernels
+    assert layer_traffic(work, "forward", "huggingface") == Traffic(3600, 0, 0, 14)
+
+
+def test_a_scale_per_row_takes_two_copies() -> None:
+    # inputs of 100 (gate and up) and 200 (down) at 8 B by 3 kernels, weights of 60000 at 3 B by 1: 400 B of the norm,
+    # 300 x 8; 2 copies of inputs and 3 of weights; kernels 1 of the norm, 3 of the permutation, 2 x 3 + 3 x 1
+    found = layer_traffic(WORK, "forward", "compiled", narrow=True, row_scaled=True)
+    assert found == Traffic(400 + 2400, 600, 180_000, 13)
