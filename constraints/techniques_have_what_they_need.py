@@ -1,7 +1,7 @@
 """Techniques have what they need.
 
-A technique that works only with certain values of another choice (`needs` in its catalog entry) is taken only with one
-of them.
+A technique that works only with certain values of another choice, or certain degrees of the layout (`needs` in its
+catalog entry), is taken only with one of them.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.job import Job
-from planner.plan import Plan, Value
+from planner.plan import LAYOUT_FACTS, Plan, Value
 from planner.terms import Requirement, Rule, Values
 
 NAME = "techniques_have_what_they_need"
 
 
-def _rule(choice: str, value: Value, other: str, wanted: tuple[Value, ...]) -> Rule:
-    """One need as a rule over two choices."""
+def _rule(job: Job, choice: str, value: Value, other: str, wanted: tuple[Value, ...]) -> Rule:
+    """One need as a rule over two choices; a degree is read from the layout."""
 
     def holds(values: Values) -> bool:
-        return values[choice] != value or values[other] in wanted
+        return values[choice] != value or job.derived(other, values) in wanted
 
-    return Rule(NAME, (choice, other), holds)
+    return Rule(NAME, (choice, "layout" if other in LAYOUT_FACTS else other), holds)
 
 
 def require(job: Job) -> tuple[Requirement, ...]:
     """One rule for each need of each technique."""
     facts = (_never(choice, value) for choice, value, _ in _idle(job))
-    return (*(_rule(*pair) for pair in job.techniques.pairs("needs")), *facts)
+    return (*(_rule(job, *pair) for pair in job.techniques.pairs("needs")), *facts)
 
 
 def _idle(job: Job) -> Iterator[tuple[str, Value, str]]:
@@ -48,9 +48,9 @@ def _never(choice: str, value: Value) -> Rule:
 def because(job: Job, plan: Plan) -> str | None:
     """The first technique whose need is not met."""
     for choice, value, other, wanted in job.techniques.pairs("needs"):
-        if plan[choice] == value and plan[other] not in wanted:
+        if plan[choice] == value and job.derived(other, plan) not in wanted:
             options = " or ".join(str(option) for option in wanted)
-            return f"{choice} {value} needs {other} {options}, the plan has {other} {plan[other]}"
+            return f"{choice} {value} needs {other} {options}, the plan has {other} {job.derived(other, plan)}"
     for choice, named, fact in _idle(job):
         if plan[choice] == named:
             return f"{choice} {named} does nothing where {fact} is {job.facts[fact]}"

@@ -9,11 +9,11 @@ from functools import lru_cache
 from math import ceil
 from operator import itemgetter
 
-from planner.effects import Allocate, AnyEffect, Book, Effect, Move, OneOf, Part, Scale, Shard, When
+from planner.effects import Allocate, AnyEffect, Book, Effect, Format, Move, OneOf, Part, Scale, Shard, When
 from planner.errors import InputError
-from planner.job import LAYOUT_FACTS, Job
+from planner.job import Job
 from planner.layouts import WHOLE, layouts
-from planner.plan import Value, whole
+from planner.plan import LAYOUT_FACTS, Value, whole
 from planner.quantities import BY_NAME, Quantity, shard_ranks
 from planner.share import Share, share, share_of
 from planner.terms import MemoryTerm, Values
@@ -30,13 +30,15 @@ DERIVED_SCOPES: Mapping[str, tuple[str, ...]] = {
 def job_effects(job: Job) -> tuple[AnyEffect, ...]:
     """All effects that can act in this job: the runtime's, then each choice's and each technique's.
 
-    A technique's effects carry `when: {its choice: its value}`; those of other runtimes and those that a fact of the
-    job rules out are left out.
+    A technique's effects carry `when: {its choice: its value}`; those of other runtimes, of techniques that are not
+    there, and those that a fact of the job rules out are left out.
     """
     found: list[AnyEffect] = list(job.runtime.effects)
     for choice, entry in job.techniques.choices.items():
         found += entry.effects
         for value, technique in entry.values.items():
+            if job.unmet_fact(technique) is not None:
+                continue
             found += (
                 effect.model_copy(update={"when": {**effect.when, choice: OneOf(values=(value,))}})
                 for effect in technique.effects
@@ -133,7 +135,7 @@ class Reader:
         return (*LAYOUT, name), body
 
     def width(self, width: str | Fraction) -> tuple[tuple[str, ...], Callable[[Values], Fraction]]:
-        """(scope, bytes per element) of a number or a named width."""
+        """(scope, bytes per element) of a number or a named width, in the format that the effects give it."""
         if isinstance(width, Fraction):
             return (), lambda _: width
         if width == "accumulation":
@@ -142,7 +144,15 @@ class Reader:
                 str(values["gradient_accumulation_dtype"])
             )
         fixed = self.job.widths[width]
-        return (), lambda _: fixed
+        formats = [effect for effect in self.effects if isinstance(effect, Format) and effect.width == width]
+        if not formats:
+            return (), lambda _: fixed
+        others = [(*self.width(effect.bytes), *self.condition(effect.when)) for effect in formats]
+
+        def body(values: Values) -> Fraction:
+            return next((size(values) for _, size, _, holds in others if holds(values)), fixed)
+
+        return unique(name for first, _, second, _ in others for name in (*first, *second)), body
 
     def amount(
         self,

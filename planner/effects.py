@@ -20,7 +20,7 @@ LARGEST_BYTES = 2.0**50
 
 Book = Literal["parameters", "gradients", "optimizer_states", "activations", "buffers", "reserve"]
 Device = Literal["gpu", "host", "nvme"]
-Axis = Literal["data", "node"]
+Axis = Literal["data", "node", "nodes"]
 Every = Literal["micro_batch", "step"]
 Scalar = bool | int | str
 Moment = Literal[
@@ -64,7 +64,7 @@ def as_tuple(value: Any) -> Any:
 
 Moments = Annotated[tuple[Moment, ...], BeforeValidator(_moments)]
 Width = Literal[
-    "compute", "accumulation", "communication", "master",
+    "compute", "gather", "accumulation", "communication", "master",
     "storage", "reduce",
     "optimizer_state", "torch_state", "optimizer_temporary", "optimizer_largest", "optimizer_traffic",
 ]  # fmt: skip
@@ -147,6 +147,14 @@ class Scale(Effect):
     factor: BytesPerElement
 
 
+class Format(Effect):
+    """Let a named width stand for other bytes per element: what goes by it is held or sent in another format."""
+
+    kind: Literal["format"]
+    width: Width
+    bytes: BytesPerElement
+
+
 class Move(Effect):
     """Keep the persistent part of a book in host memory or on NVMe instead of on the GPU; with `part` not all of it."""
 
@@ -163,7 +171,8 @@ class Allocate(Effect):
     host buffer up to a power of two bytes: `whole` as one buffer, `sub_groups` as one buffer per optimizer sub-group.
     Host and NVMe amounts are per rank and counted once for each rank of a node, unless `per: node`. `apart` marks
     what never shares the allocator's free blocks with other tensors: a buffer larger than any of them, or one that
-    belongs to another stream.
+    belongs to another stream; at no moment (`moments: []`) it is a block that outlives its tensor, and what stands
+    apart under the same name goes into it.
     """
 
     kind: Literal["allocate"]
@@ -183,7 +192,8 @@ class Allocate(Effect):
 class Collective(Effect):
     """Send `bytes` per element of quantity `of` through a collective over `axis`, hidden behind `during` or serial.
 
-    Over `data` it runs among the ranks that share one copy of the states, over `node` among those of them in one node.
+    Over `data` it runs among the ranks that share one copy of the states, over `node` among those of them in one node,
+    over `nodes` among those at the same place of every node, each with its part of what its node has.
 
     `message` names the quantity of elements that one call carries (empty: all at once); it only decides latency.
     `copied`: bytes of device memory traffic per element of copies into and out of its buffers, beside it. `per_rank`:
@@ -205,6 +215,17 @@ class Collective(Effect):
     awaited_above: float = 0.0
 
 
+class Convert(Effect):
+    """Read and write `bytes` of GPU memory per element of quantity `of`, in kernels of their own before or after it."""
+
+    kind: Literal["convert"]
+    name: str
+    bytes: BytesPerElement
+    of: str
+    every: Every
+    during: Window = "serial"
+
+
 class Transfer(Effect):
     """Copy `bytes` per element of quantity `of` over the host link or NVMe, per rank."""
 
@@ -221,7 +242,10 @@ class Transfer(Effect):
 
 
 class Update(Effect):
-    """Run the optimizer: `gpu` moves `bytes` per element through GPU memory, `cpu` through host memory."""
+    """Run the optimizer: `gpu` moves `bytes` per element through GPU memory, `cpu` through host memory.
+
+    With a window other than `serial` the host's cores do so beside the layers.
+    """
 
     kind: Literal["update"]
     name: str
@@ -230,6 +254,7 @@ class Update(Effect):
     of: str
     over: Book | None = None
     part: Part | None = None
+    during: Window = "serial"
 
 
 class Recompute(Effect):
@@ -248,7 +273,9 @@ class UpdateFrequency(Effect):
 
 
 AnyEffect = Annotated[
-    Shard | Scale | Move | Allocate | Collective | Transfer | Update | Recompute | UpdateFrequency,
+    Shard | Scale | Format | Move | Allocate | Collective | Convert | Transfer | Update | Recompute | UpdateFrequency,
     Field(discriminator="kind"),
 ]
-EFFECT_KINDS = (Shard, Scale, Move, Allocate, Collective, Transfer, Update, Recompute, UpdateFrequency)
+EFFECT_KINDS = (
+    Shard, Scale, Format, Move, Allocate, Collective, Convert, Transfer, Update, Recompute, UpdateFrequency,
+)  # fmt: skip

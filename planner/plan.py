@@ -8,6 +8,12 @@ from functools import cached_property
 
 from planner.errors import InternalError
 
+# Values that follow from the layout, by the name that conditions use.
+LAYOUT_FACTS: Mapping[str, str] = {
+    "tensor_parallel": "tensor", "pipeline_parallel": "pipeline", "sequence_parallel": "sequence",
+    "expert_parallel": "expert", "data_parallel": "data", "shards": "shards", "replicas": "replicas",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, order=True)
 class Layout:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from planner import quantized_exchange as quantized
 from planner.plan import layout_of
 from planner.share import Share, node_shards
 from planner.terms import Values
@@ -190,6 +191,11 @@ def _gathered_at_once(share: Share) -> int:
     return max(share.job.prefetch_bucket_size, share.usual_matrix)
 
 
+def _scales_at_once(share: Share) -> int:
+    """Scales of the 8-bit weights that one gather of stage 3 carries."""
+    return ceil_divide(_gathered_at_once(share), quantized.LARGEST_GROUP)
+
+
 def _reduced_at_once(share: Share) -> int:
     """What one reduction carries: the bucket, or one larger matrix."""
     return max(share.job.reduce_bucket_size, share.usual_matrix)
@@ -280,6 +286,16 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("prefetch_bucket", lambda s: s.job.prefetch_bucket_size, "elements gathered ahead (stage 3)"),
     Quantity("gathered_at_once", _gathered_at_once, "what one gather carries: the prefetch bucket, or a larger matrix"),
     Quantity("reduced_at_once", _reduced_at_once, "what one reduction carries: the bucket, or one larger matrix"),
+    Quantity("weight_scales", quantized.weight_scales, "scales of all weights in 8 bits"),
+    Quantity("scales_at_once", _scales_at_once, "scales of the weights that one gather carries"),
+    Quantity("exchanged", quantized.exchanged, "gradients that travel in 4 bits"),
+    Quantity("exchanged_at_once", quantized.exchanged_at_once, "the mean of those gradients"),
+    Quantity("exchange_scales", quantized.exchange_scales, "scales of the gradients that travel in 4 bits"),
+    Quantity("exchange_scales_at_once", quantized.exchange_scales_at_once, "scales of the mean of those gradients"),
+    Quantity("unexchanged", quantized.unexchanged, "gradients that do not travel in 4 bits where others do"),
+    Quantity("unexchanged_at_once", quantized.unexchanged_at_once, "the mean of those gradients"),
+    Quantity("unbucketed", quantized.unbucketed, "the largest gradient, if larger than a bucket"),
+    Quantity("feed_forward", lambda s: s.largest_block, "the largest dense feed-forward block of a layer"),
     Quantity("owned_part", _owned_part, "what one rank owns where whole tensors are dealt out"),
     Quantity("persistent", lambda s: s.persistent, "small parameters kept whole (stage 3)"),
     Quantity("sub_group", _sub_group, "elements of one optimizer sub-group (stage 3)"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 from typing import Any
@@ -28,8 +29,8 @@ from planner.compute import (
     updated_seconds,
 )
 from planner.effect_terms import Reader, job_effects, unique
-from planner.effects import AnyEffect, Collective, Transfer, Update
-from planner.exchange import STAGE_LANES, Repeats, data_group, exchange_terms, node_group, replica_group
+from planner.effects import AnyEffect, Collective, Convert, Transfer, Update
+from planner.exchange import STAGE_LANES, Repeats, axis_group, axis_part, exchange_terms, replica_group
 from planner.job import Job
 from planner.layouts import stages
 from planner.plan import layout_of, whole
@@ -37,6 +38,7 @@ from planner.quantities import BY_NAME, ceil_divide
 from planner.share import measure_name, share_of
 from planner.speed.memory_bound import memory_seconds
 from planner.terms import TimeTerm, Values
+from planner.tiled_blocks import tile_terms
 
 BATCH = ("layout", "micro_batch")
 
@@ -48,8 +50,9 @@ def time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
     reader = Reader(job, effects, stages(job)[0])
     exchanged = exchange_terms(job, REPEATS, microseconds, outlook)
     copied = copy_terms(job, REPEATS, microseconds, outlook)
+    tiled = tile_terms(job, REPEATS, microseconds, outlook)
     acting = _effect_terms(reader, effects, outlook)
-    return (*compute_terms(job, outlook), *exchanged, *copied, *acting, *_measured_terms(job))
+    return (*compute_terms(job, outlook), *exchanged, *copied, *tiled, *acting, *_measured_terms(job))
 
 
 def microseconds(seconds: float) -> int:
@@ -163,10 +166,12 @@ def _effect_terms(reader: Reader, effects: tuple[AnyEffect, ...], outlook: str) 
     for effect in effects:
         if isinstance(effect, Collective):
             yield from _collective_terms(reader, effect, outlook)
+        elif isinstance(effect, Convert):
+            yield from _convert_terms(reader, effect, outlook)
         elif isinstance(effect, Transfer):
             yield from _transfer_terms(reader, effect, outlook)
         elif isinstance(effect, Update):
-            yield _update_term(reader, effect, outlook)
+            yield from _update_terms(reader, effect, outlook)
 
 
 def _repeated(
@@ -189,8 +194,8 @@ def collective_cost(job: Job, effect: Collective, size: int, values: Values, out
     bucket = BY_NAME[effect.message].body(share) if effect.message else elements
     messages = max(1, ceil_divide(elements, max(1, bucket)))
     layout = layout_of(values)
-    group = data_group(layout) if effect.axis == "data" else node_group(job, layout)
-    once = collective_seconds(job.cluster, effect.operation, size / messages, group, outlook)
+    group, part = axis_group(job, layout, effect.axis), axis_part(job, layout, effect.axis)
+    once = collective_seconds(job.cluster, effect.operation, size * part / messages, group, outlook)
     if effect.operation in REDUCTIONS and layout.replicas > 1:
         part, between = size / messages / layout.shards, replica_group(layout)
         once += collective_seconds(job.cluster, "all_reduce", part, between, outlook)
@@ -198,15 +203,10 @@ def collective_cost(job: Job, effect: Collective, size: int, values: Values, out
     return messages * (once + ranks * effect.per_rank * 1e-6)
 
 
-def copied_cost(job: Job, effect: Collective, size: int, outlook: str) -> float:
-    """Seconds of the copies around one round of a collective of `size` bytes, in device memory."""
-    width = job.widths[effect.bytes] if isinstance(effect.bytes, str) else effect.bytes
-    return memory_seconds(job.cluster.gpu, size / float(width) * effect.copied, 0, outlook)
-
-
 def _collective_terms(reader: Reader, effect: Collective, outlook: str) -> Iterable[TimeTerm]:
     """A collective's time in each window that it is paid in."""
     scope, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
+    _, _, copied = reader.amount(effect.of, Fraction(effect.copied), None, effect.when)
     job = reader.job
     share = overlap_slowdown(job).at(outlook)
 
@@ -214,7 +214,8 @@ def _collective_terms(reader: Reader, effect: Collective, outlook: str) -> Itera
         return collective_cost(job, effect, amount(values), values, outlook)
 
     def copies(values: Values) -> float:
-        return copied_cost(job, effect, amount(values), outlook) if layout_of(values).shards > 1 else 0.0
+        part = axis_part(job, layout_of(values), effect.axis) if layout_of(values).shards > 1 else 0
+        return memory_seconds(job.cluster.gpu, copied(values) * part, 0, outlook)
 
     names = unique(["layout", *scope])
     late = 0 < effect.awaited_above < job.architecture.largest_layer
@@ -246,6 +247,18 @@ def _gathered_again(
         yield TimeTerm(f"{effect.name}, once more", names, tuple(measured), body, window, "serial", effect.source)
 
 
+def _convert_terms(reader: Reader, effect: Convert, outlook: str) -> Iterable[TimeTerm]:
+    """The time of kernels that only read and write GPU memory; nothing hides it."""
+    scope, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
+    job = reader.job
+
+    def seconds(values: Values) -> float:
+        return memory_seconds(job.cluster.gpu, amount(values), 0, outlook)
+
+    for slot in _slots(effect.every, effect.during, "serial"):
+        yield _repeated(job, slot, effect.name, unique(["layout", *scope]), seconds, effect.source)
+
+
 def _transfer_terms(reader: Reader, effect: Transfer, outlook: str) -> Iterable[TimeTerm]:
     """A copy's time over the host link or NVMe; every rank of a node copies at the same time."""
     scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when, part=effect.part)
@@ -264,7 +277,7 @@ def _transfer_terms(reader: Reader, effect: Transfer, outlook: str) -> Iterable[
         yield _repeated(job, slot, effect.name, unique(["layout", *scope]), seconds, effect.source)
 
 
-def _update_term(reader: Reader, effect: Update, outlook: str) -> TimeTerm:
+def _update_terms(reader: Reader, effect: Update, outlook: str) -> Iterable[TimeTerm]:
     """The optimizer's pass over its states, on the GPU or on the host's cores."""
     scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when, part=effect.part)
     job = reader.job
@@ -280,5 +293,5 @@ def _update_term(reader: Reader, effect: Update, outlook: str) -> TimeTerm:
         host = tensors * job.runtime.host_update * 1e-6 * job.cluster.gpu.calibration.launches
         return max(host, updated_seconds(job, size, tensors, outlook))
 
-    slot = _Slot("optimizer_step", "serial", _once)
-    return _repeated(job, slot, effect.name, scope, seconds, effect.source)
+    for slot in _slots("step", effect.during, "host"):
+        yield _repeated(job, slot, effect.name, scope, seconds, effect.source)

@@ -39,7 +39,7 @@ PHASES = tuple(dict.fromkeys(MOMENTS.values()))
 # The windows of time a step is made of, in order. Lanes of one window run beside each other, serial work does not.
 WINDOWS = ("forward", "backward", "last_backward", "optimizer_step")
 # Pipeline stages other than the first compute beside it in lanes of their own; they are other GPUs.
-LANES = ("serial", "compute", "compute_inner", "compute_last", "communication", "host_link")
+LANES = ("serial", "compute", "compute_inner", "compute_last", "communication", "host_link", "host")
 
 
 @dataclass(frozen=True)

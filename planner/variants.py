@@ -76,16 +76,16 @@ def machine(source: Source, name: str) -> Changes:
 
     Raises InputError for a name that is neither.
     """
-    from planner import hardware_catalog
+    from planner.hardware_files import read_hardware
 
-    cluster = source.job().cluster
-    if name in hardware_catalog.nodes():
+    cluster, hardware = source.job().cluster, read_hardware(source.catalogs)
+    if name in hardware.nodes:
         return {"cluster.node": name, "cluster.gpu": None, "cluster.gpus_per_node": None}
-    found = hardware_catalog.gpu(name)  # raises for an unknown name
+    found = hardware.gpu(name)  # raises for an unknown name
     if cluster.gpu.key == found.key:
         return {}
     node = next(
-        (key for key, node in hardware_catalog.nodes().items()
+        (key for key, node in hardware.nodes.items()
          if node.gpu == name and node.gpus == cluster.node.gpus and (node.nics or cluster.nodes == 1)),
         None,
     )  # fmt: skip

@@ -139,19 +139,30 @@ def aimed_job(draft: Draft) -> Job:
         objective = {"first": first, "within": within, "then": then}
     size = {"parameters": draw.randint(60, 400) * 1_000_000, "layers": draw.choice((2, 3, 4)), "vocabulary": 8000,
             "hidden": 512, "heads": 8}  # fmt: skip
+    asked = _facts_asked(draft)
+    nodes = 2 if "nodes" in asked else 1
+    length = 16384 if "sequence_length" in asked else draw.choice((256, 1024))
     found = job(
         model="dense_then_experts/config.json" if settings["degree"] == "expert" else size,
-        cluster={"gpu": "a100-sxm-80gb", "gpus_per_node": gpus, "nvme": NVME, "gpu_price": "2 USD/hour"},
+        cluster={"gpu": "a100-sxm-80gb", "gpus_per_node": gpus // nodes, "nodes": nodes, "interconnect": "100 Gbit/s",
+                 "nvme": NVME, "gpu_price": "2 USD/hour"},
         training={
-            "sequence_length": draw.choice((256, 1024)),
+            "sequence_length": length,
             "global_batch": gpus * draw.choice((1, 2, 2, 4)),
             "optimizer": draw.choice(("adamw", "adamw", "adamw", "lion", "sgd")),
             "runtime": settings["runtime"],
+            **({"gradient_clipping": 0} if "clipping" in asked else {}),
         },
         objective=objective,
     )
     found = found.with_choices({**draft.choices, "layout": _layouts(found, settings["degree"], draw)})
     return _limited(found, settings, draw)
+
+
+def _facts_asked(draft: Draft) -> set[str]:
+    """The facts of a job that techniques of the draft are only there with."""
+    named = (TECHNIQUES[name].values.get(value) for name, values in draft.choices.items() for value in values)
+    return {fact for technique in named if technique is not None for fact in technique.where}
 
 
 def _layouts(found: Job, degree: str, draw: Random) -> tuple[Layout, ...]:

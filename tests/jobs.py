@@ -99,17 +99,19 @@ def random_job(seed: int, small: bool = False) -> Job:
     gpus, machine = draw.choice(MACHINES)
     runtime, degrees = divided.choice(DIVIDING) if gpus > 1 and divided.random() < 0.4 else ("deepspeed", ())
     batches = (1, 2, 4, 6) if small else (1, 4, 12, 32, 60)
+    formats = _formats(Random(f"formats {seed}")) if runtime == "deepspeed" else {}
+    length = 16384 if Random(f"long {seed}").random() < 0.1 else 0  # long enough for feed-forward blocks in tiles
     found = job(
         model=_model(draw, small),
         cluster={**machine, **({"nvme": NVME} if draw.random() < 0.5 else {})},
         training={
-            "sequence_length": draw.choice((128, 512, 1024, 2000, 4096)),
+            "sequence_length": max(length, draw.choice((128, 512, 1024, 2000, 4096))),
             "global_batch": draw.choice((gpus, gpus, gpus, gpus, 1)) * draw.choice(batches),
             "precision": draw.choice(("bf16", "bf16", "fp16", "fp32")),
             "optimizer": draw.choice(("adamw", "adamw", "adam", "lion", "adafactor", "sgd", "adamw-8bit", "muon")),
             "runtime": runtime,
         },
-        choices={**_pins(draw, small), **(STAYS if degrees else {}), **_late_pins(divided, small)},
+        choices={**_pins(draw, small), **(STAYS if degrees else {}), **_late_pins(divided, small), **formats},
         objective=draw.choice(("step_time", "step_time", "memory")),
     )
     if degrees:
@@ -135,6 +137,12 @@ def _late_pins(draw: Random, small: bool) -> dict[str, Any]:
         "gradient_sync": ["every_micro_batch", "last_micro_batch"],
     }  # fmt: skip
     return {name: draw.choice(values) for name, values in options.items() if draw.random() < (0.8 if small else 0.3)}
+
+
+def _formats(draw: Random) -> dict[str, Any]:
+    """What stage 3 of DeepSpeed sends of parameters and gradients, now and then in few bits."""
+    options = {"gather_precision": ["compute", "int8"], "reduction_precision": ["int4", "compute"]}
+    return {name: values for name, values in options.items() if draw.random() < 0.25}
 
 
 def _layouts(found: Job, degrees: tuple[str, ...], draw: Random) -> tuple[Layout, ...]:

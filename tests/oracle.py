@@ -112,9 +112,11 @@ def _places(terms: list[Term], values: Mapping[str, Value]) -> dict[tuple[str, s
     sums: dict[tuple[str, str], int] = {}
     for term in terms:
         if amount := term.value(values):
-            memory = isinstance(term, MemoryTerm)
-            moments = [(term.device, f"{term.stage} {moment}") for moment in term.moments] if memory else []
-            for place in moments or [(term.window, term.lane)]:
+            if isinstance(term, MemoryTerm):
+                places = [(term.device, f"{term.stage} {moment}") for moment in term.moments]
+            else:
+                places = [(term.window, term.lane)]
+            for place in places:
                 sums[place] = sums.get(place, 0) + amount
     return sums
 

@@ -106,6 +106,47 @@ def test_clusters_and_settings_are_combined(write: Write) -> None:
     assert [entry["status"] for entry in answer["clusters"]] == ["fits", "left_out", "not_better", "not_better"]
 
 
+# Two nodes over slow Ethernet with a model whose tensors divide by eight for each of four ranks.
+NETWORK = """\
+model: {parameters: 50141952, layers: 4, vocabulary: 8064, hidden: 768, intermediate: 3072}
+cluster: {gpu: a100-sxm-80gb, gpus_per_node: 2, nodes: 2, interconnect: 10 Gbit/s, gpu_price: 1 USD/hour}
+training: {sequence_length: 512, global_batch: 16}
+choices: {zero_stage: 3, optimizer_offload: none, parameter_offload: none, loss: standard}
+"""
+
+
+def test_values_of_choices_are_options(write: Write) -> None:
+    """Each alone and both together; those that do nothing on one node are left out by name."""
+    allow = "allow: {choices: {gather_precision: int8, reduction_precision: [int4]}}\n"
+    choice = read_choice(write(NETWORK, allow))
+    assert names(choice) == [
+        "own values", "reduction_precision int4", "gather_precision int8",
+        "gather_precision int8, reduction_precision int4",
+    ]  # fmt: skip
+    assert [one.changes for one in choice.candidates] == [(0, 0), (1, 1), (1, 1), (2, 2)]
+    alone = read_choice(write(NETWORK.replace(", nodes: 2, interconnect: 10 Gbit/s", ""), allow))
+    idle = "reduction_precision int4 does nothing where nodes is 1"
+    assert [one.reason for one in alone.candidates] == ["", idle, "", idle]
+
+
+def test_a_slow_network_takes_few_bits(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both are used and told; the job that is written names them under choices."""
+    path = write(NETWORK, "allow: {choices: {gather_precision: [int8], reduction_precision: [int4]}}\n")
+    found = choose(read_choice(path))
+    assert taken(found) == "gather_precision int8, reduction_precision int4"
+    answer = chosen_answer(found)
+    assert answer["choice"]["choices"] == {"gather_precision": "int8", "reduction_precision": "int4"}
+    assert [one["setting"] for one in answer["choice"]["allowed"]["used"]] == [
+        "choices.gather_precision", "choices.reduction_precision",
+    ]  # fmt: skip
+    text = chosen_text(found)
+    assert "Uses: gather_precision int8 (changes numerics), reduction_precision int4 (changes numerics)." in text
+    run(capsys, "solve", str(path), "--out", str(tmp_path / "out"))
+    written = read_job(tmp_path / "out" / "job.yaml")
+    assert written.choices["gather_precision"] == ("int8",)
+    assert written.choices["zero_stage"] == (3,)
+
+
 def test_own_values_that_cannot_be_leave_the_others(write: Write) -> None:
     job = SMALL.replace("512, global", "512, precision: fp8, global")
     found = choose(read_choice(write(job, "allow: {precision: [bf16]}\n")))
@@ -140,7 +181,7 @@ def test_batches_of_a_range(low: int, high: int, gpus: int, expected: tuple[int,
         (
             "{optimiser: [lion]}",
             "5:9: allow.optimiser: unknown key 'optimiser'; expected one of optimizer, precision, method, attention, "
-            "kernels, global_batch; did you mean 'optimizer'?",
+            "kernels, global_batch, choices; did you mean 'optimizer'?",
         ),
         (
             "{precision: [fp9]}",
@@ -167,6 +208,27 @@ def test_batches_of_a_range(low: int, high: int, gpus: int, expected: tuple[int,
             "5:29: allow.global_batch.min: min 9 is above max 8; expected min of at most max",
         ),
         ("3", "5:8: allow: 3 is a number; expected a mapping"),
+        (
+            "{choices: {gather_precison: int8}}",
+            "5:19: allow.choices.gather_precison: unknown choice 'gather_precison'; expected one of gather_precision, "
+            "reduction_precision, optimizer_on_gpu, offloaded_update, optimizer_update, loss; did you mean "
+            "'gather_precision'?",
+        ),
+        (
+            "{choices: {secondary_partition: node}}",
+            "5:19: allow.choices.secondary_partition: 'secondary_partition' has no values that must be allowed; "
+            "expected one of gather_precision, reduction_precision, optimizer_on_gpu, offloaded_update, "
+            "optimizer_update, loss",
+        ),
+        (
+            "{choices: {gather_precision: [int8, int4]}}",
+            "5:44: allow.choices.gather_precision[1]: 'int4' is no value of gather_precision that must be allowed; "
+            "expected one of int8",
+        ),
+        (
+            "{choices: {loss: fused}}",
+            "5:19: allow.choices.loss: choices.loss names its values already; expected one of the two",
+        ),
         (
             "{optimizer: [lion]}\nobjective: memory",
             "6:12: objective: 'memory' does not choose what is allowed; expected one of step_time, cost",
@@ -324,5 +386,7 @@ def test_a_sweep_has_rows_of_it(write: Write, capsys: pytest.CaptureFixture[str]
 def test_the_schema_knows_what_can_be_allowed(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "schema")
     allow = json.loads(out)["$defs"]["AllowSettings"]
-    assert list(allow["properties"]) == ["optimizer", "precision", "method", "attention", "kernels", "global_batch"]
+    assert list(allow["properties"]) == [
+        "optimizer", "precision", "method", "attention", "kernels", "global_batch", "choices",
+    ]  # fmt: skip
     assert allow["additionalProperties"] is False

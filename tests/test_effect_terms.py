@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.effect_terms import Reader, allocation_terms, job_effects, pinned_bytes, power_of_two, unique
-from planner.effects import Allocate, AnyEffect, AtLeast, AtMost, Move, OneOf, Scale, Shard
+from planner.effects import Allocate, AnyEffect, AtLeast, AtMost, Format, Move, OneOf, Scale, Shard
 from planner.errors import InputError
 from planner.job import Job
 from planner.plan import Layout
@@ -105,6 +105,19 @@ def test_slopes_are_rounded_up_like_the_constant() -> None:
 def test_named_widths_follow_the_job(precision: str, width: str, expected: int) -> None:
     found = job(training={"precision": precision})
     assert only(allocate(bytes=width), found=found).value(ONE) == expected * 30_000_000
+
+
+def test_a_format_stands_in_for_a_width() -> None:
+    """One byte instead of two while stage 3 is on; other widths keep theirs, and the first format that acts counts."""
+    stage = {"zero_stage": OneOf(values=(3,))}
+    lean = Format(kind="format", width="gather", bytes="1", when=stage)
+    other = Format(kind="format", width="gather", bytes="1/2")
+    term = only(allocate(bytes="gather"), lean)
+    assert term.scope == ("layout", "zero_stage")
+    assert [term.value({**ONE, "zero_stage": found}) for found in (2, 3)] == [60_000_000, 30_000_000]
+    assert only(allocate(bytes="compute"), lean).scope == ("layout",)
+    both = only(allocate(bytes="gather"), lean, other)
+    assert [both.value({**ONE, "zero_stage": found}) for found in (2, 3)] == [15_000_000, 30_000_000]
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("bf16", 2), ("fp32", 4)])

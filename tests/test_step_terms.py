@@ -10,7 +10,7 @@ import pytest
 from planner.calibration import Calibration
 from planner.cluster import Group, collective_seconds, cpu_optimizer_seconds, host_link_seconds, nvme_seconds
 from planner.compute import ends_seconds, layers_seconds, overlap_slowdown, recomputed_seconds, updated_seconds
-from planner.effects import AnyEffect, Collective, Part, Shard, Transfer, Update
+from planner.effects import AnyEffect, Collective, Convert, Part, Shard, Transfer, Update
 from planner.job import Job
 from planner.plan import Layout
 from planner.share import share
@@ -21,7 +21,6 @@ from planner.step_time import (
     SLOWDOWN,
     bubble,
     collective_cost,
-    copied_cost,
     microseconds,
     time_terms,
     window_repeats,
@@ -301,12 +300,24 @@ def test_copies_of_the_states_are_reduced_once_more(operation: str) -> None:
     assert cost(one, collective(operation=operation)) == pytest.approx(expected)
 
 
+def test_a_conversion_is_traffic_that_nothing_hides() -> None:
+    """3 bytes of each of 30e6 elements, in every forward: two ranks make eight sequences in four micro-batches."""
+    one = acting(Convert(kind="convert", name="cast", bytes=3, of="trainable", every="micro_batch", during="forward"))
+    expected = memory_seconds(one.cluster.gpu, 3 * 30_000_000, 0, OUTLOOK)
+    assert paid(one, "cast") == {("forward", "serial"): microseconds(4 * expected)}
+
+
+def test_what_travels_between_nodes_is_a_rank_s_part_of_its_node_s() -> None:
+    """60e6 bytes over four ranks of a node are 15e6, which go between two nodes."""
+    one = acting(layout=Layout(data=8), cluster=TWO_NODES)
+    found_cost = cost(one, collective(operation="all_to_all", axis="nodes"))
+    assert found_cost == pytest.approx(seconds(one, "all_to_all", WHOLE / 4, Group(2, 4)))
+
+
 def test_copies_around_a_collective_are_of_elements() -> None:
     """60e6 bytes are 30e6 elements of two bytes, 4 bytes of traffic each; nothing where one rank has all."""
     one = acting(collective(copied=4.0, during="backward", source="here"))
     expected = memory_seconds(one.cluster.gpu, 4 * 30_000_000, 0, OUTLOOK)
-    for width in "compute", 2:
-        assert copied_cost(one, collective(copied=4.0, bytes=width), WHOLE, OUTLOOK) == pytest.approx(expected)
     assert paid(one, COPIES) == {("last_backward", "serial"): microseconds(expected)}
     assert {term.source for term in found(one, COPIES)} == {"here"}
     alone = acting(collective(copied=4.0), cluster={"gpu": "a100-sxm-80gb", "gpus_per_node": 1})

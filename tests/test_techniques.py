@@ -59,10 +59,11 @@ def big_on_small(*catalogs: Path, **choices: object) -> Job:
 def test_the_new_choice_joins_the_space_in_its_place(tmp_path: Path) -> None:
     names = [choice.name for choice in job_space(job([catalog(tmp_path, COMPRESSION)])).choices]
     assert names == [
-        "layout", "zero_stage", "secondary_partition", "optimizer_offload", "optimizer_on_gpu", "parameter_offload",
-        "gradient_sync", "state_compression",
+        "layout", "zero_stage", "secondary_partition", "gather_precision", "reduction_precision",
+        "optimizer_offload", "optimizer_on_gpu", "offloaded_update", "parameter_offload", "gradient_sync",
+        "state_compression",
         "optimizer_update", "gradient_accumulation_dtype", "micro_batch", "activation_offload", "loss",
-        "recompute_policy", "checkpoint_interval", "checkpoint_count",
+        "recompute_policy", "mlp_tiles", "checkpoint_interval", "checkpoint_count",
     ]  # fmt: skip
 
 
@@ -152,6 +153,26 @@ def test_a_cycle_of_needs_shows_its_path(tmp_path: Path) -> None:
     )
 
 
+def test_an_unknown_name_that_does_not_print_is_told_in_letters(tmp_path: Path) -> None:
+    """In the path as in the sentence, cut where it is long."""
+    told = mistake(tmp_path, switch("first", 91, f'"{chr(0xFEFF) * 20}": "on"')).partition("; one of ")[0]
+    name = "'" + "\\ufeff" * 9 + "\\..."
+    assert told == f"state_compression.yaml:5:89: values.on.needs.{name}': unknown choice {name}'"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("choice: first", 'choice: "a\\tb"', "1:9: choice: 'a\\tb'"),
+        ("{none: {", '{"\\u202e": {', "5:9: values: '\\u202e'"),
+    ],
+)
+def test_names_of_choices_and_values_are_one_line(tmp_path: Path, old: str, new: str, told: str) -> None:
+    text = changed(switch("first", 91, "zero_stage: 1"), old, new)
+    expected = "one line of 1 to 200 characters"
+    assert mistake(tmp_path, text) == f"state_compression.yaml:{told} is not a name; expected {expected}"
+
+
 def test_needs_with_several_values_are_no_cycle(tmp_path: Path) -> None:
     catalog(tmp_path, switch("first", 91, 'second: ["on", none]'), "a")
     catalog(tmp_path, switch("second", 92, 'first: ["on", none]'), "b")
@@ -211,7 +232,10 @@ def test_an_unknown_fact_under_where(tmp_path: Path) -> None:
     assert (found.path, found.message) == (
         "values.quarter.where.zero_stage", "unknown name 'zero_stage' in a condition",
     )  # fmt: skip
-    assert found.expected == "one of runtime, precision, optimizer, method, gpus, nodes, paged"
+    assert found.expected == (
+        "one of runtime, precision, optimizer, method, gpus, nodes, paged, clipping, feed_forward, "
+        "sequence_length"
+    )
 
 
 def mistake_of_terms(file: Path) -> InputError:

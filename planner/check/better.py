@@ -76,8 +76,8 @@ def _superseded(subject: Subject, configuration: Mapping[str, Any]) -> Iterator[
     yield from (f"{ZERO}.{which}" for which in ("offload_optimizer", "offload_param") if which not in wanted)
     if "ratio" not in wanted.get("offload_optimizer", {}):
         yield f"{ZERO}.offload_optimizer.ratio"
-    if "zero_hpz_partition_size" not in wanted:
-        yield f"{ZERO}.zero_hpz_partition_size"
+    switches = ("zero_hpz_partition_size", "zero_quantized_weights", "zero_quantized_gradients")
+    yield from (f"{ZERO}.{switch}" for switch in switches if switch not in wanted)
     if wanted["stage"] != 3:
         yield from (f"{ZERO}.{name}" for name in STAGE_3)
 

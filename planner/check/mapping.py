@@ -115,7 +115,7 @@ def mapped(subject: Subject, job: Job) -> Mapped:
 
 
 def _stage_3(subject: Subject, job: Job, notes: list[str]) -> Mapping[str, Value]:
-    """The second shards inside a node, and the part of the optimizer on the GPU, in whole tens of percent."""
+    """The second shards inside a node, the part of the optimizer on the GPU in whole tens of percent, 8 and 4 bits."""
     group, inside = subject.value(f"{ZERO}.zero_hpz_partition_size"), job.cluster.gpus_per_node
     if group > 1 and (group != inside or job.cluster.nodes == 1):
         notes.append(f"the second copy of zero_hpz_partition_size {group} is not counted: it is none of a node's GPUs")
@@ -124,7 +124,25 @@ def _stage_3(subject: Subject, job: Job, notes: list[str]) -> Mapping[str, Value
     kept = math.floor(10 * (1 - ratio) + 1e-9) * 10 if subject.offload("offload_optimizer") == "cpu" else 0
     if ratio < 1 and kept != round(100 * (1 - ratio)):
         notes.append(f"ratio {ratio:g} is counted as {kept} % of the optimizer states on the GPU")
-    return {"secondary_partition": "node" if group > 1 else "none", "optimizer_on_gpu": min(90, kept)}
+    return {
+        "secondary_partition": "node" if group > 1 else "none",
+        "optimizer_on_gpu": min(90, kept),
+        **{choice: _if_there(subject, job, choice, *wanted) for choice, wanted in QUANTIZED.items()},
+    }
+
+
+# The value of a choice that a switch of stage 3 is.
+QUANTIZED: Mapping[str, tuple[Value, str]] = {
+    "gather_precision": ("int8", "zero_quantized_weights"),
+    "reduction_precision": ("int4", "zero_quantized_gradients"),
+}
+
+
+def _if_there(subject: Subject, job: Job, choice: str, value: Value, key: str) -> Value:
+    """The value of a choice where the file asks for it and it does anything for the job, else the choice's default."""
+    technique = job.techniques.entry(choice, value)
+    acts = technique is not None and job.unmet_fact(technique) is None
+    return value if acts and subject.value(f"{ZERO}.{key}") else job.techniques.choices[choice].default
 
 
 def _refuse_unknown_stage(subject: Subject) -> None:

@@ -6,63 +6,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import product
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 from planner import hardware_catalog
+from planner.choosing.allowed_choices import choice_options
+from planner.choosing.variant import Allowance, Changes, Variant
 from planner.document_builder import Path
 from planner.errors import InputError
+from planner.hardware_catalog import Hardware
 from planner.job_file import Adapter, AdapterMethod, AllowSettings, BatchRange, JobFile
+from planner.lookup import Lookup
 from planner.reading import Document, nearest
 from planner.resolve import KERNELS
 from planner.space import divisors
 from planner.techniques import read_runtime
 from planner.units import shown
 
-Changes = Literal["numerics", "convergence", "installation"]
 MOST_BATCHES = 8  # of one range
 MOST = 400  # variants of one job on one cluster
 CHANGES: Mapping[str, Changes] = {
     "optimizer": "numerics", "precision": "numerics", "method": "numerics", "global_batch": "convergence",
     "attention": "installation", "kernels": "installation",
 }  # fmt: skip
-WORDS: Mapping[Changes, str] = {
-    "numerics": "changes numerics", "convergence": "changes convergence", "installation": "must be installed",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Allowance:
-    """A value that stands in place of the job's own: `value` as a job file has it; `label` and `own` in words."""
-
-    setting: str
-    value: Any
-    label: str
-    own: str
-
-    @property
-    def changes(self) -> Changes:
-        """What it changes, or that it only needs something installed."""
-        return CHANGES[self.setting]
-
-    @property
-    def text(self) -> str:
-        """Such as `adamw-8bit (changes numerics)`."""
-        return f"{self.label} ({WORDS[self.changes]})"
-
-
-@dataclass(frozen=True, eq=False)
-class Variant:
-    """One combination: the settings of `training` that differ from the file's, and the allowances it takes.
-
-    `label` is empty for the job's own values.
-    """
-
-    training: Mapping[str, Any] = field(default_factory=dict)
-    allowances: tuple[Allowance, ...] = ()
-    label: str = ""
 
 
 def has_range(data: Mapping[str, Any]) -> bool:
@@ -72,7 +39,7 @@ def has_range(data: Mapping[str, Any]) -> bool:
     return isinstance(batch, dict) and batch.get("min") != batch.get("max")
 
 
-def variants(document: Document, job_file: JobFile) -> list[Variant]:
+def variants(document: Document, job_file: JobFile, lookup: Lookup) -> list[Variant]:
     """The job's own values, then every combination of what is allowed; the last setting varies fastest.
 
     Raises InputError for names that the catalog does not know, with their places.
@@ -81,7 +48,8 @@ def variants(document: Document, job_file: JobFile) -> list[Variant]:
     options = [
         [Variant(), *_named(document, job_file, allowed, setting)] for setting in CHANGES if setting != "global_batch"
     ]
-    options.append(_batches(document, job_file, allowed))
+    options += choice_options(document, allowed.choices, lookup.techniques)
+    options.append(_batches(document, job_file, allowed, lookup.hardware))
     count = prod(map(len, options))
     if count > MOST:
         raise document.error(("allow",), f"{count:,} combinations are allowed", f"at most {MOST}")
@@ -91,8 +59,9 @@ def variants(document: Document, job_file: JobFile) -> list[Variant]:
 def _joined(chosen: tuple[Variant, ...]) -> Variant:
     """One combination of one option of each setting."""
     training = {name: value for option in chosen for name, value in option.training.items()}
+    choices = {name: value for option in chosen for name, value in option.choices.items()}
     allowances = tuple(allowance for option in chosen for allowance in option.allowances)
-    return Variant(training, allowances, ", ".join(option.label for option in chosen if option.label))
+    return Variant(training, allowances, ", ".join(option.label for option in chosen if option.label), choices)
 
 
 def _named(document: Document, job_file: JobFile, allowed: AllowSettings, setting: str) -> Iterator[Variant]:
@@ -114,7 +83,7 @@ def _named(document: Document, job_file: JobFile, allowed: AllowSettings, settin
 
 def _option(setting: str, value: Any, label: str, own: str) -> Variant:
     """One value of one setting in place of the job's own."""
-    return Variant({setting: value}, (Allowance(setting, value, label, own),), label)
+    return Variant({setting: value}, (Allowance(setting, value, label, own, CHANGES[setting]),), label)
 
 
 def _anything(document: Document, at: Path, value: object) -> None:
@@ -158,9 +127,9 @@ LABELS: Mapping[str, Callable[[Any], str]] = {
 # ── global batches ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _batches(document: Document, job_file: JobFile, allowed: AllowSettings) -> list[Variant]:
+def _batches(document: Document, job_file: JobFile, allowed: AllowSettings, hardware: Hardware) -> list[Variant]:
     """The job's own batch and those allowed; of a range of its own the largest first, and none counts as a change."""
-    gpus, own = _gpus(job_file), job_file.training.global_batch
+    gpus, own = _gpus(job_file, hardware), job_file.training.global_batch
     if isinstance(own, BatchRange):
         if allowed.global_batch is not None:
             message = "training.global_batch is a range already"
@@ -178,10 +147,10 @@ def _batches(document: Document, job_file: JobFile, allowed: AllowSettings) -> l
     ]
 
 
-def _gpus(job_file: JobFile) -> int:
-    """GPUs in all nodes; 1 for a node that the catalog does not have."""
+def _gpus(job_file: JobFile, hardware: Hardware) -> int:
+    """GPUs in all nodes; 1 for a node that no catalog has."""
     cluster = job_file.cluster
-    node = hardware_catalog.nodes().get(cluster.node) if cluster.node is not None else None
+    node = hardware.nodes.get(cluster.node) if cluster.node is not None else None
     return cluster.nodes * (cluster.gpus_per_node or (node.gpus if node is not None else 1))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from planner.answer import Answer, conflict_answer, plan_answer, solution_answer
-from planner.choosing.allowed import Allowance
 from planner.choosing.choice import Candidate
 from planner.choosing.choosing import Chosen, Outcome, outcome_value
 from planner.choosing.preference import value_of
+from planner.choosing.variant import Allowance
 from planner.errors import NoPlan
 from planner.evaluate import Evaluation
 from planner.objective import cost_per_token
@@ -42,6 +42,7 @@ def _choice(found: Chosen) -> Answer:
     if choice.allows:
         answer["candidate"] = None if best is None else best.candidate.name
         answer["training"] = None if best is None else dict(best.candidate.variant.training)
+        answer["choices"] = None if best is None else dict(best.candidate.variant.choices)
         answer["allowed"] = {
             "used": [_allowance(one) for one in used(found)],
             "not_needed": [_allowance(one) for one in not_needed(found)],
@@ -111,7 +112,8 @@ def outcome_answer(found: Chosen, outcome: Outcome) -> Answer:
         }  # fmt: skip
     if found.choice.allows:
         numerics, _ = candidate.changes
-        answer |= {"training": dict(candidate.variant.training), "changes_of_numerics": numerics}
+        answer |= {"training": dict(candidate.variant.training), "choices": dict(candidate.variant.choices)}
+        answer["changes_of_numerics"] = numerics
     if best is not None:
         answer |= {"chosen": outcome is found.best, "proven": outcome.proven, **_figures(candidate, best)}
     if outcome.status in ("not_better", "not_reached") and outcome.bound:

@@ -11,15 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner.choosing.allowed import Allowance, Variant, has_range, variants
+from planner.choosing.allowed import has_range, variants
+from planner.choosing.allowed_choices import idle_choice
 from planner.choosing.clusters import is_open, listed
+from planner.choosing.variant import Allowance, Variant
 from planner.document_builder import Path as Place
 from planner.errors import InputError
 from planner.job import Job
 from planner.job_file import ClusterSettings, JobFile
-from planner.objective import hourly_price
+from planner.lookup import Lookup, read_lookup
 from planner.reading import Document, dotted, nearest, read_document, validated
-from planner.resolve import read_pins, resolve
+from planner.resolve import read_pins, resolve_in
 
 OBJECTIVES = ("step_time", "cost", "smallest")
 ALIASES: Mapping[str, str] = {"cost_per_token": "cost", "tokens_per_second": "step_time"}
@@ -61,7 +63,7 @@ class Candidate:
     @cached_property
     def price_per_hour(self) -> float | None:
         """US dollars for the whole cluster and hour; None where nobody states one."""
-        price = hourly_price(self.job) if self.job is not None else None
+        price = None if self.job is None else self.job.cluster.gpu_price_per_hour
         return None if price is None or self.job is None else price * self.job.cluster.gpus
 
     @property
@@ -153,9 +155,9 @@ def choice_of(
     """The choice of a document that was read; see `read_choice`."""
     several = is_open(document.data.get("cluster"))
     objective = _objective(document, several)
-    reader = _Reader(document, name, tuple(catalogs), tuple(pins))
+    reader = _Reader(document, name, read_lookup(catalogs), tuple(pins))
     alone: tuple[Place, Any] = (("cluster",), document.data.get("cluster"))
-    places: Iterable[tuple[Place, Any]] = listed(document) if several else (alone,)
+    places: Iterable[tuple[Place, Any]] = listed(document, reader.lookup.hardware) if several else (alone,)
     found: list[Candidate] = []
     for at, settings in places:
         found += reader.candidates(at, settings)
@@ -191,7 +193,7 @@ class _Reader:
 
     document: Document
     name: str
-    catalogs: tuple[Path, ...]
+    lookup: Lookup
     pins: tuple[str, ...]
     time_limit: float = TIME_LIMIT
 
@@ -204,7 +206,7 @@ class _Reader:
         if "time_limit" in self.document.data:
             self.time_limit = job_file.time_limit
         label = f"{job_file.cluster.nodes} × {_machine(job_file.cluster)}"
-        for number, variant in enumerate(variants(self.document, job_file)):
+        for number, variant in enumerate(variants(self.document, job_file, self.lookup)):
             named = _named(label, variant) if is_open(self.document.data.get("cluster")) else variant.label or OWN
             try:
                 job = self._job(at, settings, variant)
@@ -223,8 +225,14 @@ class _Reader:
         if variant.training:
             training = {**document.data["training"], **variant.training}
             document = replace(document, data={**document.data, "training": training})
+        if variant.choices:
+            choices = {**document.data.get("choices", {}), **variant.choices}
+            document = replace(document, data={**document.data, "choices": choices})
         job_file = _job_file(document, at, settings)
-        return resolve(job_file, _moved(document, at, document.data), self.name, self.catalogs)
+        job = resolve_in(self.lookup, job_file, _moved(document, at, document.data), self.name)
+        if reason := idle_choice(job, variant):
+            raise InputError(reason, path="allow.choices")
+        return job
 
     def _pinned(self, job: Job) -> Job:
         """The job with the choices that were pinned beside the file."""
@@ -300,6 +308,8 @@ def job_text(choice: Choice, candidate: Candidate, path: Path) -> str:
     data = {name: value for name, value in choice.data.items() if name != "allow"}
     data["cluster"] = dict(candidate.settings)
     data["training"] = {**data["training"], **candidate.variant.training}
+    if candidate.variant.choices:
+        data["choices"] = {**data.get("choices", {}), **candidate.variant.choices}
     if data.get("objective") == "smallest":
         del data["objective"]
     model = data["model"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from planner import hardware_catalog
 from planner.document_builder import Path
 from planner.errors import InputError
 from planner.hardware import Node
+from planner.hardware_catalog import Hardware
 from planner.reading import Document
 from planner.units import Mistake, misfit, nearest, parse_count
 
@@ -25,14 +25,14 @@ def is_open(cluster: object) -> bool:
     return isinstance(cluster, dict) and ("choose" in cluster or cluster.get("gpu") == ANY)
 
 
-def listed(document: Document) -> list[tuple[Path, Cluster]]:
+def listed(document: Document, hardware: Hardware) -> list[tuple[Path, Cluster]]:
     """Every cluster that the document leaves open, as a `cluster` of a job file has it, with the place it comes from.
 
-    In the order of the file and of the catalog, each once. Raises InputError.
+    In the order of the file and of `hardware`, each once. Raises InputError.
     """
     found: list[tuple[Path, Cluster]] = []
     for at, entry in _entries(document):
-        found += [(at, cluster) for cluster in _expanded(document, at, entry) if (at, cluster) not in found]
+        found += [(at, cluster) for cluster in _expanded(document, hardware, at, entry) if (at, cluster) not in found]
     distinct = [item for index, item in enumerate(found) if item[1] not in [other for _, other in found[:index]]]
     if len(distinct) > MOST:
         raise document.error(("cluster",), f"{len(distinct)} clusters are listed", f"at most {MOST}")
@@ -59,43 +59,45 @@ def _entries(document: Document) -> Iterator[tuple[Path, dict[str, Any]]]:
         yield ("cluster", "choose", index), entry
 
 
-def _expanded(document: Document, at: Path, entry: Cluster) -> Iterator[Cluster]:
+def _expanded(document: Document, hardware: Hardware, at: Path, entry: Cluster) -> Iterator[Cluster]:
     """One mapping with a cluster for each of its counts."""
     rest = {name: value for name, value in entry.items() if name not in ("nodes", "gpus")}
     nodes, gpus = (_counts(document, (*at, name)) for name in ("nodes", "gpus"))
     if nodes and gpus:
         raise document.error((*at, "gpus"), "nodes and gpus exclude each other", "one of the two", key=True)
     if "gpu" in entry and "node" not in entry and "gpus_per_node" not in entry:
-        yield from _of_catalog(document, at, rest, nodes, gpus)
+        yield from _of_catalog(document, hardware, at, rest, nodes, gpus)
     elif not gpus:
         yield from ({**rest, "nodes": count} for count in nodes or (1,))
     else:
-        yield from _with_gpus(document, at, rest, gpus)
+        yield from _with_gpus(document, hardware, at, rest, gpus)
 
 
-def _with_gpus(document: Document, at: Path, rest: Cluster, gpus: Iterable[int]) -> Iterator[Cluster]:
+def _with_gpus(
+    document: Document, hardware: Hardware, at: Path, rest: Cluster, gpus: Iterable[int]
+) -> Iterator[Cluster]:
     """One machine as many times as makes each number of GPUs."""
-    size = _size(document, at, rest)
+    size = _size(document, hardware, at, rest)
     for count in gpus:
         if count % size:
             raise document.error((*at, "gpus"), f"{count} GPUs are no multiple of the {size} of one node")
         yield {**rest, "nodes": count // size}
 
 
-def _size(document: Document, at: Path, rest: Cluster) -> int:
+def _size(document: Document, hardware: Hardware, at: Path, rest: Cluster) -> int:
     """GPUs in one of the entry's machines."""
     if "node" in rest:
-        return _looked_up(document, (*at, "node"), lambda: hardware_catalog.node(str(rest["node"]))).gpus
+        return _looked_up(document, (*at, "node"), lambda: hardware.node(str(rest["node"]))).gpus
     return _number(document, (*at, "gpus_per_node"), rest["gpus_per_node"])
 
 
 def _of_catalog(
-    document: Document, at: Path, rest: Cluster, nodes: tuple[int, ...], gpus: tuple[int, ...]
+    document: Document, hardware: Hardware, at: Path, rest: Cluster, nodes: tuple[int, ...], gpus: tuple[int, ...]
 ) -> Iterator[Cluster]:
     """Every node of the catalog with the entry's GPU in the counts asked for; with any GPU those that have a price."""
     others = {name: value for name, value in rest.items() if name != "gpu"}
     found = 0
-    for node in _machines(document, at, str(rest["gpu"])):
+    for node in _machines(document, hardware, at, str(rest["gpu"])):
         for count in _node_counts(node, nodes, gpus):
             found += 1
             yield {"node": node.key, **others, "nodes": count}
@@ -105,13 +107,13 @@ def _of_catalog(
         raise document.error(at, f"no node of the catalog makes a cluster of {counts} {what} with gpu: {rest['gpu']}")
 
 
-def _machines(document: Document, at: Path, name: str) -> list[Node]:
+def _machines(document: Document, hardware: Hardware, at: Path, name: str) -> list[Node]:
     """Nodes of the catalog with a GPU, in the order of the GPUs and then of the nodes."""
-    nodes = list(hardware_catalog.nodes().values())
+    nodes = list(hardware.nodes.values())
     if name == ANY:
         priced = [node for node in nodes if node.price_per_hour is not None]
-        return [node for gpu in hardware_catalog.gpus() for node in priced if node.gpu == gpu]
-    key = _looked_up(document, (*at, "gpu"), lambda: hardware_catalog.gpu(name)).key
+        return [node for gpu in hardware.gpus for node in priced if node.gpu == gpu]
+    key = _looked_up(document, (*at, "gpu"), lambda: hardware.gpu(name)).key
     return [node for node in nodes if node.gpu == key]
 
 

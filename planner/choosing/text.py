@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.choosing.allowed import Allowance
 from planner.choosing.answer import because, cost, not_needed, seconds_per_million, used
 from planner.choosing.choosing import Chosen, Outcome, outcome_value
 from planner.choosing.preference import TOLERANCE, value_of
+from planner.choosing.variant import Allowance
 from planner.errors import NoPlan
 from planner.evaluate import Evaluation
 from planner.plan_summary import plan_summary

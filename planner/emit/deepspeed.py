@@ -19,8 +19,8 @@ Configuration = dict[str, Any]
 TARGET = "deepspeed"
 RUNTIMES = ("deepspeed",)
 EXPRESSES = (
-    "zero_stage", "secondary_partition", "micro_batch", "gradient_accumulation_dtype", "optimizer_offload",
-    "optimizer_on_gpu", "parameter_offload",
+    "zero_stage", "secondary_partition", "gather_precision", "reduction_precision", "micro_batch",
+    "gradient_accumulation_dtype", "optimizer_offload", "optimizer_on_gpu", "offloaded_update", "parameter_offload",
 )  # fmt: skip
 NAME = "deepspeed.json"
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lion": "Lion", "muon": "Muon"}
@@ -43,7 +43,7 @@ def configuration(job: Job, plan: Plan) -> Configuration:
         "gradient_clipping": job.training.gradient_clipping,
         **precision(job),
         "data_types": {"grad_accum_dtype": plan["gradient_accumulation_dtype"]},
-        "communication_data_type": job.training.precision.dtype,
+        "communication_data_type": _communication_dtype(job, plan),
         "zero_optimization": zero_optimization(job, plan),
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": True,
@@ -90,6 +90,11 @@ def precision(job: Job) -> Configuration:
     return {"bf16": bf16, "fp16": fp16}
 
 
+def _communication_dtype(job: Job, plan: Plan) -> str:
+    """What gradients travel in; those to be quantized as fp16, which the kernels take whatever they are given."""
+    return "fp16" if plan["reduction_precision"] == "int4" else job.training.precision.dtype
+
+
 def zero_optimization(job: Job, plan: Plan) -> Configuration:
     """The ZeRO block of the plan's stage, buckets sized to the model."""
     stage = whole(plan, "zero_stage")
@@ -109,6 +114,8 @@ def zero_optimization(job: Job, plan: Plan) -> Configuration:
         block["offload_optimizer"] = _offload(job, str(plan["optimizer_offload"]), "optimizer")
         if whole(plan, "optimizer_on_gpu"):
             block["offload_optimizer"]["ratio"] = (100 - whole(plan, "optimizer_on_gpu")) / 100
+        if plan["offloaded_update"] == "beside_backward":
+            block["offload_optimizer"]["super_offload"] = True
     if plan["parameter_offload"] != "none":
         block["offload_param"] = _offload(job, str(plan["parameter_offload"]), "parameter")
     return block
@@ -125,6 +132,8 @@ def _stage_3(job: Job, plan: Plan) -> Configuration:
         "sub_group_size": job.sub_group_size,
         "stage3_gather_16bit_weights_on_model_save": True,
         **({"zero_hpz_partition_size": node_shards(job, layout_of(plan))} if inside else {}),
+        **({"zero_quantized_weights": True} if plan["gather_precision"] == "int8" else {}),
+        **({"zero_quantized_gradients": True} if plan["reduction_precision"] == "int4" else {}),
     }
 
 

@@ -69,7 +69,7 @@ def notes(evaluation: Evaluation, name: str) -> tuple[str, ...]:
     return (*_choices(evaluation.job, evaluation.plan, target), *_settings(evaluation.job))
 
 
-APPLIED = ("checkpoint_count", "checkpoint_interval", "activation_offload", "recompute_policy", "loss")
+APPLIED = ("checkpoint_count", "checkpoint_interval", "activation_offload", "recompute_policy", "loss", "mlp_tiles")
 APPLY = "planner.runtime.apply(model, plan) does it"
 
 
@@ -84,6 +84,10 @@ def _choices(job: Job, plan: Plan, target: Target) -> Iterator[str]:
         yield f"{plan['recompute_policy']} recomputation stands in no configuration file: {APPLY}"
     if plan.get("loss", "standard") != "standard":
         yield f"the {plan['loss']} loss stands in no configuration file: {APPLY}"
+    if plan.get("mlp_tiles", 1) != 1:
+        yield f"feed-forward blocks in {plan['mlp_tiles']} tiles stand in no configuration file: {APPLY}"
+    if plan.get("offloaded_update") == "beside_backward":
+        yield "each rank needs cores of its own for the host's updates: deepspeed --bind_cores_to_rank"
     for name, value in plan.items():
         if name in (*target.EXPRESSES, *APPLIED) or _neutral(job, name, value):
             continue

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 
 from planner.cluster import Group, bottleneck, describe, spread
 from planner.effect_terms import Reader, job_effects
 from planner.effects import Axis, Collective
 from planner.evaluate import Evaluation
-from planner.exchange import data_group, node_group
+from planner.exchange import axis_group, axis_part
 from planner.layouts import stages
 from planner.plan import layout_of
 from planner.space import job_space
@@ -38,7 +39,7 @@ def traffic(found: Evaluation) -> tuple[Traffic, ...]:
     """The collectives of a plan that take time, longest first."""
     job, seconds = found.job, found.step_time.terms
     values = job_space(job).complete(found.plan)
-    groups = {"data": data_group(layout_of(values)), "node": node_group(job, layout_of(values))}
+    layout = layout_of(values)
     reader = Reader(job, job_effects(job), stages(job)[0])
     totals: dict[tuple[str, str, Axis], tuple[int, int]] = {}
     for effect in reader.effects:
@@ -46,12 +47,12 @@ def traffic(found: Evaluation) -> tuple[Traffic, ...]:
             continue
         _, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
         rounds = job.micro_batches(values) if effect.every == "micro_batch" else 1
-        if size := amount(values):
+        if size := ceil(amount(values) * axis_part(job, layout, effect.axis)):
             key = (effect.name, effect.operation, effect.axis)
             before, times = totals.get(key, (0, 0))
             totals[key] = (before + size * rounds, times + rounds)
     sent = [
-        _traffic(found, name, operation, groups[axis], size, times)
+        _traffic(found, name, operation, axis_group(job, layout, axis), size, times)
         for (name, operation, axis), (size, times) in totals.items()
     ]
     return tuple(sorted([*sent, *_exchanges(found)], key=lambda item: -item.seconds))

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.effect_terms import job_effects
-from planner.effects import Collective, Transfer, Update
+from planner.effects import Collective, Convert, Transfer, Update
 from planner.evaluate import Evaluation
 from planner.job import Job
 from planner.terms import WINDOWS
@@ -15,7 +15,7 @@ from planner.time_lines import STAGES, TimeLine
 ROWS = ("compute", "communication", "offload", "optimizer")
 STATES = ("work", "hidden", "exposed")
 # The lanes that run beside compute, in the order in which the step waits for them.
-BESIDE: Mapping[str, str] = {"communication": "communication", "host_link": "offload"}
+BESIDE: Mapping[str, str] = {"communication": "communication", "host_link": "offload", "host": "offload"}
 EXCHANGE = " exchange"  # ends the names of what ranks exchange inside a layer and between stages
 AGAIN = ", once more"
 COPIES = "copies around collectives"
@@ -50,8 +50,8 @@ def timeline(found: Evaluation) -> tuple[Segment, ...]:
 
 
 def effect_rows(job: Job) -> Mapping[str, str]:
-    """The row of each collective, transfer and update of a job, by its name."""
-    rows = ((Collective, "communication"), (Transfer, "offload"), (Update, "optimizer"))
+    """The row of each collective, conversion, transfer and update of a job, by its name."""
+    rows = ((Collective, "communication"), (Convert, "communication"), (Transfer, "offload"), (Update, "optimizer"))
     return {effect.name: row for effect in job_effects(job) for kind, row in rows if isinstance(effect, kind)}
 
 

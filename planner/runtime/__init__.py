@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from planner.errors import InputError
 from planner.runtime.checkpoints import checkpoint_segments
 from planner.runtime.losses import chunk_the_loss, fuse_the_loss
+from planner.runtime.tiles import tile_feed_forward
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +34,8 @@ def apply(model: Model, plan: Mapping[str, Any] | Evaluation | str | os.PathLike
 
     The first `checkpoint_count` × `checkpoint_interval` layers are checkpointed in segments of `checkpoint_interval`
     layers and no others, with what `recompute_policy` keeps; what backward needs of the layers goes to the host where
-    `activation_offload` is cpu; the loss is computed in chunks or fused where `loss` says so.
+    `activation_offload` is cpu; the loss is computed in chunks or fused where `loss` says so; feed-forward blocks go
+    through their tokens in `mlp_tiles` parts.
     `plan` is the values of the choices, a whole answer, an evaluation, or the path of a plan.json. Call it before the
     runtime wraps the model; it may be called again. Raises InputError where the model's code cannot do it.
     """
@@ -47,6 +49,7 @@ def apply(model: Model, plan: Mapping[str, Any] | Evaluation | str | os.PathLike
         chunk_the_loss(model)
     elif loss == "fused":
         fuse_the_loss(model)
+    tile_feed_forward(model, int(values.get("mlp_tiles", 1)))
     return model
 
 

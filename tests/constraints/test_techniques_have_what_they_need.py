@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from constraints import techniques_have_what_they_need as constraint
+from planner.plan import Layout
 from tests.constraints.agreement import verdicts
 from tests.jobs import NVME, PLAIN, job, plan
 
@@ -57,6 +58,19 @@ def test_accepts(values: dict[str, Any]) -> None:
 def test_rejects(values: dict[str, Any], because: str) -> None:
     found = job()
     assert constraint.because(found, plan(found, **values)) == because
+
+
+def test_a_degree_of_the_layout_can_be_needed() -> None:
+    """4-bit gradients need every rank for themselves, tensor-parallel ranks among them."""
+    cluster = {"gpu": "a100-sxm-80gb", "gpus_per_node": 2, "nodes": 2, "interconnect": "10 Gbit/s"}
+    few = {"reduction_precision": ["compute", "int4"], "tensor_parallel": [1, 2], "zero_stage": 3}
+    found = job(cluster=cluster, choices={**ONE, "optimizer_offload": "none", "parameter_offload": "none", **few})
+    split = plan(found, zero_stage=3, layout=Layout(tensor=2, data=2), reduction_precision="int4")
+    assert constraint.because(found, split) == (
+        "reduction_precision int4 needs tensor_parallel 1, the plan has tensor_parallel 2"
+    )
+    assert constraint.because(found, split.changed(layout=Layout(data=4))) is None
+    assert verdicts(constraint, found) == (3, 1)
 
 
 def test_rules_agree_with_the_sentence() -> None:

@@ -142,6 +142,27 @@ def test_chunked_loss() -> None:
     assert model(input_ids=torch.ones(1, 4, dtype=torch.long)).logits.shape == (1, 4, 101)
 
 
+@pytest.mark.parametrize("tiles", [4, 16])
+def test_tiles_of_feed_forward_blocks(tiles: int) -> None:
+    """The rows of a step in as many parts as they fill; called again with one tile the model is its own."""
+    pytest.importorskip("deepspeed")
+    assert_same(step(apply(llama(), {"mlp_tiles": tiles})), step(llama()), 1e-5)
+    both = {"mlp_tiles": tiles, "checkpoint_count": 3, "checkpoint_interval": 2}
+    assert_same(step(apply(llama(), both)), step(llama()), 1e-5)
+    assert products(both)[0] > products({"checkpoint_count": 3, "checkpoint_interval": 2})[0]
+    again = apply(apply(llama(), both), {})
+    assert not any("forward" in block.__dict__ for block in again.modules())
+
+
+def test_a_model_without_blocks_to_tile() -> None:
+    with pytest.raises(InputError) as caught:
+        apply(torch.nn.Linear(2, 2), {"mlp_tiles": 4})
+    assert str(caught.value) == (
+        "mlp_tiles: Linear has no feed-forward blocks that can be tiled; expected a model of transformers whose blocks "
+        "have gate_proj, up_proj, down_proj"
+    )
+
+
 def test_more_checkpoints_than_layers() -> None:
     with pytest.raises(InputError) as caught:
         apply(llama(), {"checkpoint_count": 4, "checkpoint_interval": 2})

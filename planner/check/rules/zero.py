@@ -99,11 +99,23 @@ def quantization_has_stage_3(subject: Subject) -> Iterator[Finding]:
             yield error(dotted, "needs reduce_scatter: the engine refuses it", ENGINE)
         elif name == "zero_quantized_gradients":
             yield warn(dotted, "gradients travel in 4 bits between nodes: numerics change")
+            yield from _read_as_fp16(subject)
         else:
             yield info(
                 dotted,
                 "parameters travel in 8 bits by way of fp16: numerics change a little, and a CUDA kernel is needed",
             )
+
+
+def _read_as_fp16(subject: Subject) -> Iterator[Finding]:
+    """The kernels that quantize gradients convert nothing (deepspeed 0.19.8 ops/csrc/quantization/pt_binding.cpp)."""
+    dtype = subject.value("communication_data_type") or subject.precision
+    if dtype != "fp16" and not subject.precision_is_open:
+        yield warn(
+            f"{ZERO}.zero_quantized_gradients",
+            f"on several nodes the kernels read {dtype} gradients as if their bits were fp16, which makes them wrong; "
+            'set "communication_data_type": "fp16"',
+        )
 
 
 def norm_is_needed(subject: Subject) -> Iterator[Finding]:

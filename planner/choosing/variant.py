@@ -1,0 +1,44 @@
+"""One combination of what a job allows in place of its own values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Changes = Literal["numerics", "convergence", "installation"]
+WORDS: Mapping[Changes, str] = {
+    "numerics": "changes numerics", "convergence": "changes convergence", "installation": "must be installed",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Allowance:
+    """A value that stands in place of the job's own: `value` as a job file has it; `label` and `own` in words.
+
+    `changes` is what it changes, or that it only needs something installed.
+    """
+
+    setting: str
+    value: Any
+    label: str
+    own: str
+    changes: Changes
+
+    @property
+    def text(self) -> str:
+        """Such as `adamw-8bit (changes numerics)`."""
+        return f"{self.label} ({WORDS[self.changes]})"
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """One combination: the settings of `training` and the choices that differ from the file's, and its allowances.
+
+    `label` is empty for the job's own values.
+    """
+
+    training: Mapping[str, Any] = field(default_factory=dict)
+    allowances: tuple[Allowance, ...] = ()
+    label: str = ""
+    choices: Mapping[str, Any] = field(default_factory=dict)
