@@ -16,10 +16,13 @@ TEST        := $(VENV)/.installed-test
 INTEGRATION := $(VENV)/.installed-integration
 QUALITY     := $(VENV)/.installed-quality
 
+# One process for each core, up to eight; one that is done takes tests over from another.
+PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses=8 --dist worksteal
+
 # What takes less than a minute: terms, formulas, constraints, reading of files; no search beyond the smallest.
 UNITS := architecture_rules cluster compute effect_amounts effect_terms evaluate exchange exchange_terms hardware_catalog \
-  job_file layouts ledger memory memory_terms output points quantities reading resolve share step_terms step_time \
-  techniques topology units zero_plus_plus
+  hardware_files job_file layouts ledger memory memory_terms output points quantities reading resolve share step_terms \
+  step_time techniques topology units zero_plus_plus
 QUICK := tests/constraints tests/emit tests/plot tests/speed $(UNITS:%=tests/test_%.py) \
   $(patsubst %,tests/architecture/test_%.py,activations division flops overlay selective size)
 
@@ -31,10 +34,10 @@ solve: $(BASE)  ## plan the example job (JOB=FILE for another)
 	$(BIN)/planner solve $(JOB)
 
 test: $(TEST)  ## unit tests, without torch
-	$(BIN)/python -m pytest tests --ignore=tests/integration -q
+	$(PYTEST) tests --ignore=tests/integration
 
 test-quick: $(TEST)  ## the part of them that takes less than a minute
-	$(BIN)/python -m pytest $(QUICK) -q
+	$(PYTEST) $(QUICK)
 
 test-integration: $(INTEGRATION)  ## hold plans and ledgers against a real DeepSpeed on the CPU
 	$(BIN)/python -m pytest tests/integration -q
@@ -55,7 +58,7 @@ fuzz: $(TEST)  ## try spoiled inputs and write their record into docs/quality.md
 	$(BIN)/python -m tests.fuzz.driver --inputs $(INPUTS) --solved 0.005 --record docs/quality.md
 
 coverage: $(QUALITY)  ## lines and branches that the unit tests reach (takes twice as long as make test)
-	$(BIN)/python -m pytest tests --ignore=tests/integration -q --cov --cov-report=term:skip-covered
+	$(PYTEST) tests --ignore=tests/integration --cov --cov-report=term:skip-covered
 
 mutation: $(QUALITY)  ## change one thing at a time, see whether a test notices, write the record into docs/quality.md
 	$(BIN)/python -m tests.mutation.driver --record docs/quality.md

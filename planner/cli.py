@@ -101,7 +101,7 @@ def ledger(
     Choices that --set leaves open take the best plan's values, or the plainest ones where nothing fits.
     """
     if job_path is None:
-        _envelope(parameters, layers, gpu, gpus, form)
+        _envelope(parameters, layers, gpu, gpus, form, catalogs)
         return
     if parameters or layers:
         raise InputError("--parameters and --layers describe a model without a job file", hint="leave JOB out")
@@ -229,10 +229,12 @@ def catalog_check(paths: tuple[Path, ...], form: str, catalogs: tuple[Path, ...]
         sys.exit(2)
 
 
-def _envelope(parameters: str | None, layers: str | None, gpu: str | None, gpus: int, form: str) -> None:
+def _envelope(
+    parameters: str | None, layers: str | None, gpu: str | None, gpus: int, form: str, catalogs: tuple[Path, ...]
+) -> None:
     """The back-of-envelope ledger."""
     from planner.envelope import envelope, envelope_answer, envelope_text
-    from planner.hardware_catalog import gpu as find
+    from planner.hardware_files import read_hardware
     from planner.units import parse_count
 
     if not parameters or not layers:
@@ -241,7 +243,7 @@ def _envelope(parameters: str | None, layers: str | None, gpu: str | None, gpus:
         size, depth = parse_count(parameters, positive=True), parse_count(layers, positive=True)
     except ValueError as error:
         raise InputError(str(error), path="--parameters, --layers") from None
-    found = envelope(size, depth, find(gpu) if gpu else None, gpus)
+    found = envelope(size, depth, read_hardware(catalogs).gpu(gpu) if gpu else None, gpus)
     answer(form, lambda: envelope_answer(found), lambda _: envelope_text(found))
 
 

@@ -23,7 +23,7 @@ FORMAT = click.option(
 SET = click.option("--set", "pins", multiple=True, metavar="CHOICE=VALUE", help="fix a choice; may be repeated")
 CATALOG = click.option(
     "--catalog", "catalogs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-    help="a technique file or a calibration, or a folder of them, beside the shipped catalog; may be repeated",
+    help="a file of machines, a technique or a calibration, or a folder of them, beside what ships; may be repeated",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from planner.errors import InputError
 from planner.units import nearest
 
 _MOST_NAMES_LISTED = 1000
+_OF_JOBS = (".yaml", ".yml", ".json")
 
 
 def file_bytes(path: str | os.PathLike[str], maximum_bytes: int, expected: str) -> bytes:
@@ -43,6 +44,16 @@ def yaml_files(path: Path) -> list[Path]:
     found = sorted(path.glob("*.yaml"))
     if not found:
         raise InputError("the folder holds no YAML file", str(path), expected="files ending in .yaml")
+    return found
+
+
+def job_files(path: Path) -> list[Path]:
+    """The job files of a folder by name, or the one file that is named. Raises InputError for a folder of none."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(item for item in path.iterdir() if item.suffix in _OF_JOBS)
+    if not found:
+        raise InputError("the folder holds no job file", str(path), expected="files *.yaml, *.yml or *.json")
     return found
 
 

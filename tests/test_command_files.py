@@ -64,8 +64,8 @@ def test_a_missing_file(name: str, capsys: pytest.CaptureFixture[str], tmp_path:
 def test_a_folder(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words, expected, _ = READING[name]
     (tmp_path / "it").mkdir()
-    other = {"sweep": "the folder holds no job file; expected files *.yaml, *.yml or *.json"}  # folders are taken there
-    message = other.get(name, f"this is a directory; expected {expected}")
+    empty = "the folder holds no job file; expected files *.yaml, *.yml or *.json"
+    message = empty if name in ("sweep", "verify") else f"this is a directory; expected {expected}"
     assert told(capsys, words, tmp_path / "it") == f"planner: PATH: {message}\n"
 
 

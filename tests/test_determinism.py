@@ -23,11 +23,14 @@ TINY = str(ROOT / "examples" / "tiny.yaml")
 RUNS = int(os.environ.get("RUNS", "2"))
 # The one measured figure of an answer.
 MEASURED = "solver_seconds"
-# Every kind of answer and every file of one job, in one process.
+# Every kind of answer and every file of one job, in one process whose searches have so many workers.
 SCRIPT = """
 import sys
 from planner.cli import main
-job, folder = sys.argv[1:]
+from planner.compile import Question
+job, folder, workers = sys.argv[1:]
+before = Question.__init__
+Question.__init__ = lambda self, *given, **named: before(self, *given, **{**named, "workers": int(workers)})
 for words in (
     ["solve", job, "--format", "json", "--out", folder + "/solve"],
     ["pareto", job, "--format", "json"],
@@ -52,13 +55,12 @@ def settled(text: str) -> str:
     return re.sub(r"[0-9.]+ (?:µs|us|ms|s) of solver|[Ss]olver[^.\n]{0,40}?[0-9.]+ (?:µs|us|ms|s)\b", "solver", text)
 
 
-def made(folder: Path, seed: int, python: str = sys.executable, job: str = TINY) -> dict[str, str]:
-    """Hashes of everything that one process makes, by name."""
+def made(folder: Path, seed: int, workers: int = 1, python: str = sys.executable) -> dict[str, str]:
+    """Hashes of everything that one process makes of the small job, by name."""
     folder.mkdir()
     environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [python, "-c", SCRIPT, job, str(folder)], env=environment, capture_output=True, text=True, check=False
-    )
+    words = [python, "-c", SCRIPT, TINY, str(folder), str(workers)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     texts = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
     texts["output"] = done.stdout
@@ -66,7 +68,8 @@ def made(folder: Path, seed: int, python: str = sys.executable, job: str = TINY)
 
 
 def test_processes_that_hash_in_another_order_agree(tmp_path: Path) -> None:
-    found = [made(tmp_path / str(seed), seed) for seed in range(RUNS)]
+    """Every second one with two workers of the search in place of one."""
+    found = [made(tmp_path / str(seed), seed, 1 + seed % 2) for seed in range(RUNS)]
     assert list(found[0]) == [
         "page.html", "solve/deepspeed.json", "solve/plan.json", "solve/plan.txt", "output"
     ]  # fmt: skip
@@ -102,15 +105,20 @@ def test_another_place_of_the_file_changes_nothing(capsys: pytest.CaptureFixture
     assert without_seconds(here) == without_seconds(there)
 
 
-def _other_python() -> str:
-    """A Python 3.13 that has what planner needs; empty where there is none."""
-    found = os.environ.get("OTHER_PYTHON") or shutil.which("python3.13") or ""
-    asked = [found, "-c", "import ortools, yaml, pydantic, networkx, click, numpy, rich"]
-    return found if found and subprocess.run(asked, capture_output=True, check=False).returncode == 0 else ""
+def _other_pythons() -> list[str]:
+    """Those of OTHER_PYTHON (as PATH is written), else of other versions on PATH, that have what planner needs."""
+    versions = (f"python3.{minor}" for minor in range(10, 14) if minor != sys.version_info.minor)
+    named = os.environ.get("OTHER_PYTHON", "")
+    found = named.split(os.pathsep) if named else [shutil.which(name) or "" for name in versions]
+    asked = ("-c", "import ortools, yaml, pydantic, networkx, click, numpy, rich")
+    return [path for path in found if path and not subprocess.run([path, *asked], capture_output=True).returncode]
 
 
 def test_another_python_agrees(tmp_path: Path) -> None:
-    other = _other_python()
-    if not other:
-        pytest.skip("no Python 3.13 with ortools here; OTHER_PYTHON names one")
-    assert made(tmp_path / "other", 0, other) == made(tmp_path / "this", 0)
+    others = _other_pythons()
+    if not others:
+        pytest.skip("no other Python with ortools here; OTHER_PYTHON names some")
+    here = made(tmp_path / "this", 0)
+    assert {path: made(tmp_path / str(number), 0, python=path) for number, path in enumerate(others)} == dict.fromkeys(
+        others, here
+    )

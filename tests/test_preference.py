@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from planner.choosing import choosing
-from planner.choosing.allowed import Allowance, Variant
+from planner.choosing.allowed import CHANGES
 from planner.choosing.choice import Candidate, Choice
 from planner.choosing.choosing import Outcome, choose
 from planner.choosing.preference import preferred, value_of
+from planner.choosing.variant import Allowance, Variant
 
 NODE = SimpleNamespace(price_per_hour=8.0)
 
 
 def allowance(setting: str) -> Allowance:
-    return Allowance(setting, "other", "other", "own")
+    return Allowance(setting, "other", "other", "own", CHANGES[setting])
 
 
 def candidate(name: str, *settings: str) -> Candidate:

@@ -6,15 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from planner.calibrate.overlay_file import is_overlay
 from planner.catalog_check.findings import Finding, Place, refused
+from planner.catalog_files import HARDWARE
+from planner.catalog_files import kind_of as kind_of_file
 from planner.errors import InputError
-from planner.hardware_catalog import GpuFile, LinkFile, NodeFile, OptimizerFile, PrecisionFile
+from planner.hardware_catalog import HardwareFile, OptimizerFile, PrecisionFile
 from planner.reading import Document, read_document, validated
 from planner.techniques import ChoiceEntry, RuntimeEntry
 
@@ -22,12 +24,12 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 ENVELOPE = "plausible.yaml"
+# Kinds whose files add to each other, entry by entry.
+MACHINES = ("gpus", "nodes", "links")
 MODELS: Mapping[str, type[BaseModel]] = {
     "choice": ChoiceEntry,
     "runtime": RuntimeEntry,
-    "gpus": GpuFile,
-    "nodes": NodeFile,
-    "links": LinkFile,
+    **dict.fromkeys(MACHINES, HardwareFile),
     "precisions": PrecisionFile,
     "optimizers": OptimizerFile,
 }
@@ -85,6 +87,12 @@ class Catalog:
         return found
 
 
+def shipped_with(documents: Iterable[Document]) -> Catalog:
+    """The shipped catalog with documents of machines, which can be read, beside it."""
+    added = (parts_of(document.file, document)[0] for document in documents)
+    return Catalog((*_shipped()[0], *chain.from_iterable(added)))
+
+
 def read_catalog(paths: Iterable[Path] = ()) -> Catalog:
     """The shipped catalog with the files at `paths`; a folder stands for all YAML files below it.
 
@@ -95,11 +103,14 @@ def read_catalog(paths: Iterable[Path] = ()) -> Catalog:
     problems = list(findings)
     for file in yaml_files(paths):
         document = read_document(file)
-        part, finding = part_of(file.name, document)
-        found[part.kind, part.name] = part
+        parts, finding = parts_of(file.name, document)
+        found |= {(part.kind, str(file) if part.kind in MACHINES else part.name): part for part in parts}
         problems += [finding] if finding else []
-        if part.kind == "other" and file.name not in _OTHERS:
-            problems.append(part.place.error("holds nothing that a catalog has", "one of " + ", ".join(MODELS)))
+        problems += [
+            part.place.error("holds nothing that a catalog has", "one of " + ", ".join(MODELS))
+            for part in parts
+            if part.kind == "other" and file.name not in _OTHERS
+        ]
     return Catalog(tuple(found.values()), tuple(problems))
 
 
@@ -118,11 +129,12 @@ def yaml_files(paths: Iterable[Path]) -> Iterator[Path]:
 @lru_cache(maxsize=1)
 def _shipped() -> tuple[tuple[Part, ...], tuple[Finding, ...]]:
     """The documents of the package."""
-    parts, findings = [], []
+    parts: list[Part] = []
+    findings: list[Finding] = []
     for name, resource in _resources(files("catalogs")):
         document = read_document(f"catalogs/{name}", text=resource.read_text(encoding="utf-8"))
-        part, finding = part_of(resource.name, document)
-        parts.append(part)
+        read, finding = parts_of(resource.name, document)
+        parts += read
         findings += [finding] if finding else []
     return tuple(parts), tuple(findings)
 
@@ -136,26 +148,30 @@ def _resources(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Tra
             yield prefix + item.name, item
 
 
-def part_of(file_name: str, document: Document) -> tuple[Part, Finding | None]:
-    """The document as a part, and what its reader refuses."""
+def parts_of(file_name: str, document: Document) -> tuple[tuple[Part, ...], Finding | None]:
+    """The document as parts, several where it holds several kinds of machines, and what its reader refuses."""
     kind = "other" if file_name in _OTHERS else kind_of(document)
     name = str(document.data.get(kind, file_name)) if kind in ("choice", "runtime") else file_name
-    if kind not in MODELS:
-        return Part(kind, name, document, document.data), None
-    try:
-        return Part(kind, name, document, validated(MODELS[kind], document)), None
-    except InputError as error:
-        return Part(kind, name, document), refused(error)
+    content, finding = document.data, None
+    if kind in MODELS:
+        try:
+            content = validated(MODELS[kind], document)
+        except InputError as error:
+            content, finding = None, refused(error)
+    kinds = [each for each in MACHINES if each in document.data] if kind in MACHINES else []
+    return tuple(Part(each, name, document, content) for each in kinds or [kind]), finding
 
 
 def kind_of(document: Document) -> str:
-    """What a document holds, by its keys."""
+    """What a document holds, by its keys; of several kinds of machines the first."""
     if not isinstance(document.data, dict):
         return "other"
-    if is_overlay(document):
+    if kind_of_file(document) == "calibration":
         return "calibration"
     if any(key in document.data for key in _COEFFICIENTS):
         return "coefficients"
+    if any(key in document.data for key in HARDWARE):
+        return next((kind for kind in MACHINES if kind in document.data), "gpus")
     return next((kind for kind in (*MODELS, "models") if kind in document.data), "other")
 
 

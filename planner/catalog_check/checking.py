@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.calibrate.overlay_file import read_overlays
-from planner.catalog_check.catalog import Catalog, read_catalog, yaml_files
+from planner.calibrate.overlay_file import overlay_of
+from planner.catalog_check.catalog import Catalog, read_catalog
 from planner.catalog_check.coefficients import coefficient_findings
 from planner.catalog_check.effects import effect_findings
 from planner.catalog_check.envelope import Envelope, envelope
 from planner.catalog_check.findings import Finding, refused, severity
 from planner.catalog_check.gpus import gpu_findings
 from planner.catalog_check.links import link_findings
+from planner.catalog_check.machines import machine_findings
 from planner.catalog_check.models import model_findings
 from planner.catalog_check.names import source_findings
 from planner.catalog_check.nodes import node_findings
@@ -24,6 +25,7 @@ from planner.errors import InputError
 
 RULES: tuple[Callable[[Catalog], Iterator[Finding]], ...] = (
     source_findings,
+    machine_findings,
     precision_findings,
     technique_findings,
     model_findings,
@@ -54,22 +56,21 @@ class CheckedCatalog:
 
 def check_catalog(paths: Iterable[Path] = ()) -> CheckedCatalog:
     """The shipped catalog with the files at `paths`. Raises InputError where a path cannot be read at all."""
-    given = tuple(paths)
-    catalog = read_catalog(given)
-    found = [*catalog.findings, *_calibrations(given)]
+    catalog = read_catalog(paths)
+    found = [*catalog.findings, *_calibrations(catalog)]
     for rule in RULES:
         found += rule(catalog)
     for rule_of_size in RULES_OF_SIZE:
         found += rule_of_size(catalog, envelope())
     unique = dict.fromkeys(found)
     ordered = sorted(unique, key=lambda finding: (finding.file, finding.line, finding.path))
-    return CheckedCatalog(tuple(ordered), len(catalog.parts))
+    return CheckedCatalog(tuple(ordered), len({part.document.file for part in catalog.parts}))
 
 
-def _calibrations(paths: tuple[Path, ...]) -> Iterator[Finding]:
+def _calibrations(catalog: Catalog) -> Iterator[Finding]:
     """What the reader of calibrations refuses."""
-    for file in yaml_files(paths):
+    for part in catalog.of("calibration"):
         try:
-            read_overlays([file])
+            overlay_of(part.document, catalog.names("gpus"))
         except InputError as error:
             yield refused(error)

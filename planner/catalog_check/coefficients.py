@@ -8,7 +8,7 @@ from typing import Any
 from planner.catalog_check.catalog import Catalog, Part, mapping
 from planner.catalog_check.envelope import Envelope, judged
 from planner.catalog_check.findings import Finding, Place
-from planner.catalog_check.names import known
+from planner.catalog_check.names import hardware_entries, known
 from planner.reading import nearest
 from planner.units import Mistake, parse_flops_rate, parse_seconds
 
@@ -159,9 +159,10 @@ def _curves(envelope: Envelope, catalog: Catalog, part: Part) -> Iterator[Findin
 
 
 def _networks(catalog: Catalog, part: Part) -> Iterator[Finding]:
-    """Every link between nodes has a network that lists it."""
+    """Every link between nodes has a network that lists it, whose latencies and shares it follows."""
     networks = mapping(part.content.get("networks"))
-    listed = {str(link) for network in networks.values() for link in mapping(network).get("links") or ()}
-    used = {node.nic_link for node in catalog.entries("nodes").values() if node.nic_link} if networks else set()
-    for link in sorted(used - listed):
-        yield (part.place / "networks").error(f"no network lists the link {link}", nearest(link, sorted(listed)))
+    listed = [str(link) for network in networks.values() for link in mapping(network).get("links") or ()]
+    for place, _, node in hardware_entries(catalog, "nodes") if networks else ():
+        if node.nic_link and node.nic_link not in listed:
+            message = f"no network lists the link {node.nic_link}: it follows {part.content.get('network_of_other')}"
+            yield (place / "nic_link").warn(message, nearest(node.nic_link, sorted(listed)))

@@ -17,6 +17,7 @@ from planner.effects import (
     AnyEffect,
     AtLeast,
     Collective,
+    Convert,
     Effect,
     Move,
     OneOf,
@@ -32,12 +33,14 @@ from planner.units import format_bytes
 # Facts of a job that conditions may test, and the catalog that lists their values (empty: numbers or few words).
 FACTS: Mapping[str, str] = {
     "runtime": "runtime", "precision": "", "optimizer": "optimizers", "method": "", "gpus": "", "nodes": "",
-    "paged": "",
+    "paged": "", "clipping": "", "feed_forward": "", "sequence_length": "",
 }  # fmt: skip
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "precision": ("fp32", "fp16", "bf16"),
     "method": ("full", "lora", "qlora"),
     "paged": ("yes", "no"),
+    "clipping": ("norm", "none"),
+    "feed_forward": ("gated", "other"),
     "gradient_accumulation_dtype": ("fp32", "fp16", "bf16"),
 }
 
@@ -103,7 +106,7 @@ def _figures(envelope: Envelope, place: Place, effect: AnyEffect) -> Iterator[Fi
         yield from judged(place / "factor", float(effect.factor), ranges["factor"], "the factor")
         if effect.factor == 1:
             yield (place / "factor").warn("a factor of 1 changes nothing")
-    if isinstance(effect, (Allocate, Collective, Transfer, Update)):
+    if isinstance(effect, (Allocate, Collective, Convert, Transfer, Update)):
         yield from known(place / "of", effect.of, BY_NAME, "quantity")
         if isinstance(effect.bytes, Fraction):
             yield from _amount(envelope, place / "bytes", effect, float(effect.bytes))
@@ -115,7 +118,7 @@ def _figures(envelope: Envelope, place: Place, effect: AnyEffect) -> Iterator[Fi
 
 
 def _amount(
-    envelope: Envelope, place: Place, effect: Allocate | Collective | Transfer | Update, value: float
+    envelope: Envelope, place: Place, effect: Allocate | Collective | Convert | Transfer | Update, value: float
 ) -> Iterator[Finding]:
     """Bytes of each element, or of the whole where the quantity is `one`."""
     if value <= 0:

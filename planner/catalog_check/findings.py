@@ -14,7 +14,7 @@ SEVERITIES = ("ok", "warn", "error")
 
 @dataclass(frozen=True)
 class Finding:
-    """One remark on one value. `line` counts from 1, 0 where no line is known; `hint` may be empty."""
+    """One remark on one value. `line` and `column` count from 1, 0 where none is known; `hint` may be empty."""
 
     severity: str
     file: str
@@ -22,6 +22,7 @@ class Finding:
     path: str
     message: str
     hint: str = ""
+    column: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,14 @@ class Place:
 
     def finding(self, severity: str, message: str, hint: str = "") -> Finding:
         """A remark on this value."""
-        line = self.document.mark(self.path)[0]
-        return Finding(severity, self.document.file, line, dotted(self.path), message, hint)
+        line, column = self.document.mark(self.path)
+        return Finding(severity, self.document.file, line, dotted(self.path), message, hint, column)
 
 
 def refused(error: InputError) -> Finding:
     """What a reader refuses, as a finding."""
     message = error.message + (f"; expected {error.expected}" if error.expected else "")
-    return Finding("error", error.file, error.line, error.path, message, error.hint)
+    return Finding("error", error.file, error.line, error.path, message, error.hint, error.column)
 
 
 def severity(findings: Iterable[Finding]) -> str:

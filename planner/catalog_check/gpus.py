@@ -1,4 +1,4 @@
-"""GPUs: each figure within what its architecture can be, figures in proportion to each other, names that exist."""
+"""GPUs: each figure within what its architecture can be, and figures in proportion to each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from planner.catalog_check.catalog import Catalog
 from planner.catalog_check.envelope import Architecture, Bounds, Envelope, Steps, judged, met
 from planner.catalog_check.findings import Finding, Place
-from planner.catalog_check.names import hardware_entries, known
+from planner.catalog_check.names import hardware_entries
 from planner.hardware_catalog import EfficiencyEntry, GpuEntry, RangeEntry
 from planner.units import GB, GIB, format_bandwidth, format_bytes, format_flops_rate, format_seconds
 
@@ -18,7 +18,6 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:GB|GiB)")
 def gpu_findings(catalog: Catalog, envelope: Envelope) -> Iterator[Finding]:
     """Everything about the GPUs and the efficiencies beside them."""
     for place, _, gpu in hardware_entries(catalog, "gpus"):
-        yield from _names(catalog, place, gpu)
         yield from _memory(envelope, place, gpu)
         yield from _peaks(envelope, place, gpu)
         yield from _scale_up(catalog, envelope, place, gpu)
@@ -37,22 +36,6 @@ def gpu_findings(catalog: Catalog, envelope: Envelope) -> Iterator[Finding]:
 def matrix_rate(gpu: GpuEntry) -> float | None:
     """The dense 16-bit peak, FLOP/s; None where the part has none."""
     return gpu.peak.get("bf16") or gpu.peak.get("fp16")
-
-
-def _names(catalog: Catalog, place: Place, gpu: GpuEntry) -> Iterator[Finding]:
-    """Links and efficiencies exist and have what this GPU asks of them."""
-    yield from known(place / "host_link", gpu.host_link, catalog.names("links"), "link")
-    yield from known(place / "efficiency", gpu.efficiency, catalog.names("efficiencies"), "efficiency")
-    if gpu.scale_up_link:
-        yield from known(place / "scale_up_link", gpu.scale_up_link, catalog.names("links"), "link")
-    host = catalog.entries("links").get(gpu.host_link)
-    if host is not None and "host_copy" not in host.efficiency:
-        yield (place / "host_link").error(f"{gpu.host_link} is no link to a host: it has no efficiency host_copy")
-    shares = catalog.entries("efficiencies").get(gpu.efficiency)
-    for precision in gpu.peak:
-        if shares is not None and precision not in shares.matrix:
-            at = place / "peak" / precision
-            yield at.error(f"efficiency '{gpu.efficiency}' says nothing about {precision}")
 
 
 def _memory(envelope: Envelope, place: Place, gpu: GpuEntry) -> Iterator[Finding]:
@@ -127,11 +110,7 @@ def _proportions(known_of: Architecture, place: Place, gpu: GpuEntry) -> Iterato
 
 
 def _scale_up(catalog: Catalog, envelope: Envelope, place: Place, gpu: GpuEntry) -> Iterator[Finding]:
-    """What is said about the link between GPUs is whole, and its rate a plausible part of the link's."""
-    fields = ("scale_up_link", "scale_up_bandwidth", "scale_up_gpus")
-    missing = [name for name in fields if getattr(gpu, name) is None]
-    if missing and len(missing) < len(fields):
-        yield place.error(f"{', '.join(missing)} missing beside the rest of the link between GPUs")
+    """The rate between GPUs is a plausible part of the link's, and so many can be joined."""
     link = catalog.entries("links").get(gpu.scale_up_link or "")
     if link is not None and gpu.scale_up_bandwidth:
         at, share = place / "scale_up_bandwidth", gpu.scale_up_bandwidth / link.bandwidth

@@ -9,11 +9,10 @@ from planner.catalog_check.catalog import Catalog
 from planner.catalog_check.envelope import Envelope, LinkFamily, judged
 from planner.catalog_check.findings import Finding, Place
 from planner.catalog_check.gpus import share_findings
-from planner.catalog_check.names import hardware_entries, known
-from planner.hardware_catalog import COLLECTIVES, LinkEntry
+from planner.catalog_check.names import hardware_entries
+from planner.hardware_catalog import LinkEntry
 from planner.units import format_bandwidth, format_seconds, parse_bandwidth
 
-USES = (*COLLECTIVES, "others", "host_copy")
 _RATE = re.compile(r"\d+(?:\.\d+)? [GT]bit/s")
 
 
@@ -27,7 +26,6 @@ def link_findings(catalog: Catalog, envelope: Envelope) -> Iterator[Finding]:
         yield from judged(at, link.latency, family.latency, f"the latency of {key}", format_seconds)
         yield from _summary(place, link)
         for use, shares in link.efficiency.items():
-            yield from known(place / "efficiency" / use, use, USES, "use of a link")
             yield from share_findings(envelope, place / "efficiency" / use, shares, "link")
 
 

@@ -11,13 +11,16 @@ from planner.hardware_catalog import Entry
 from planner.reading import nearest
 from planner.units import shown
 
+FEW = 16
 HARDWARE = ("gpus", "nodes", "links", "precisions", "optimizers")
 
 
-def known(place: Place, name: object, names: Collection[Any], what: str) -> Iterator[Finding]:
-    """A finding where `name` is not one of `names`."""
+def known(place: Place, name: object, names: Collection[Any], what: str, many: str = "") -> Iterator[Finding]:
+    """A finding where `name` is not one of `names`; `many`: what to say of them where they are too many to list."""
     if not isinstance(name, Hashable) or name not in names:
-        yield place.error(f"unknown {what} {shown(str(name))}", nearest(str(name), map(str, names)))
+        spelled = tuple(map(str, names))
+        hint = nearest(str(name), spelled) or (f"one of {', '.join(spelled)}" if len(spelled) <= FEW else many)
+        yield place.error(f"unknown {what} {shown(str(name))}", hint)
 
 
 def hardware_entries(catalog: Catalog, kind: str) -> Iterator[tuple[Place, str, Any]]:

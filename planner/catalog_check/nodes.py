@@ -1,4 +1,4 @@
-"""Nodes: names that exist, a topology that its parts can have, figures in proportion to its GPUs and cores."""
+"""Nodes: figures in proportion to their GPUs and cores, and to the links that they name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from planner.catalog_check.catalog import Catalog
 from planner.catalog_check.envelope import Envelope, judged
 from planner.catalog_check.findings import Finding, Place
 from planner.catalog_check.gpus import matrix_rate
-from planner.catalog_check.names import hardware_entries, known
+from planner.catalog_check.names import hardware_entries
 from planner.hardware_catalog import GpuEntry, NodeEntry
 from planner.units import format_bandwidth, format_bytes, format_seconds
 
@@ -17,40 +17,10 @@ def node_findings(catalog: Catalog, envelope: Envelope) -> Iterator[Finding]:
     """Everything about the nodes."""
     for place, _, node in hardware_entries(catalog, "nodes"):
         gpu: GpuEntry | None = catalog.entries("gpus").get(node.gpu)
-        yield from _names(catalog, place, node)
-        yield from _topology(place, node, gpu)
         yield from _host(envelope, place, node, gpu)
         yield from _network(catalog, envelope, place, node)
         yield from _nvme(envelope, place, node)
         yield from _price(envelope, place, node, gpu)
-
-
-def _names(catalog: Catalog, place: Place, node: NodeEntry) -> Iterator[Finding]:
-    """The GPU and the links exist."""
-    yield from known(place / "gpu", node.gpu, catalog.names("gpus"), "GPU")
-    for name in ("host_link", "scale_up_link", "nic_link"):
-        link = getattr(node, name)
-        if link is not None:
-            yield from known(place / name, link, catalog.names("links"), "link")
-
-
-def _topology(place: Place, node: NodeEntry, gpu: GpuEntry | None) -> Iterator[Finding]:
-    """One GPU is `single`, switches and meshes have a link between GPUs, links are those of the GPU."""
-    at = place / "topology"
-    if (node.topology == "single") != (node.gpus == 1):
-        yield at.error(f"'{node.topology}' with {node.gpus} GPUs", "one GPU is 'single', several are not")
-    if node.topology in ("switch", "mesh", "pairs") and node.scale_up_link is None:
-        yield at.error(f"'{node.topology}' without scale_up_link")
-    if node.gpus % node.gpus_per_host_link:
-        yield (place / "gpus_per_host_link").error(f"{node.gpus_per_host_link} does not divide {node.gpus} GPUs")
-    if gpu is None:
-        return
-    if node.topology in ("switch", "mesh") and (gpu.scale_up_gpus or 0) < min(node.gpus, 3):
-        yield at.error(f"'{node.topology}' of {node.gpus} GPUs, {node.gpu} joins {gpu.scale_up_gpus or 1}")
-    for name in ("host_link", "scale_up_link"):
-        link = getattr(node, name)
-        if link is not None and link != getattr(gpu, name):
-            yield (place / name).error(f"{link}, but {node.gpu} has {getattr(gpu, name) or 'none'}")
 
 
 def _host(envelope: Envelope, place: Place, node: NodeEntry, gpu: GpuEntry | None) -> Iterator[Finding]:
@@ -72,11 +42,8 @@ def _host(envelope: Envelope, place: Place, node: NodeEntry, gpu: GpuEntry | Non
 
 
 def _network(catalog: Catalog, envelope: Envelope, place: Place, node: NodeEntry) -> Iterator[Finding]:
-    """Ports have a link and a rate, the rate is the link's or a share of it."""
-    if not node.nics:
-        return
-    if node.nic_link is None or node.nic_bandwidth is None:
-        yield (place / "nics").error("ports without nic_link or nic_bandwidth")
+    """The rate of a port is the link's or a share of it."""
+    if not node.nics or node.nic_link is None or node.nic_bandwidth is None:
         return
     ranges, at = envelope.nodes, place / "nic_bandwidth"
     link = catalog.entries("links").get(node.nic_link)

@@ -9,6 +9,7 @@ from planner.catalog_check.catalog import Catalog
 from planner.catalog_check.findings import Finding, Place
 from planner.catalog_check.names import known
 from planner.effects import Scalar
+from planner.plan import LAYOUT_FACTS
 from planner.reading import nearest
 from planner.techniques import ChoiceEntry, Relation, TechniqueEntry
 
@@ -52,7 +53,7 @@ def _references(catalog: Catalog, place: Place, entry: ChoiceEntry, technique: T
     for what in _RELATIONS:
         for other, values in getattr(technique, what).items():
             at = place / what / other
-            yield from known(at, other, choices, "choice")
+            yield from known(at, other, (*choices, *LAYOUT_FACTS), "choice")
             if other == entry.choice:
                 yield at.error(f"{what} another value of its own choice")
             listed = choices[other].values if other in choices else {}

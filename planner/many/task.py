@@ -12,11 +12,11 @@ from typing import Any
 
 from planner.document_builder import Path as Place
 from planner.errors import InputError
+from planner.files import job_files
 from planner.job_file import JobFile
 from planner.many.digest import digest
 from planner.reading import Document, nearest, read_document
 
-SUFFIXES = (".yaml", ".yml", ".json")
 MOST = 100_000  # jobs of one sweep
 
 
@@ -62,13 +62,7 @@ def tasks(paths: Sequence[Path], catalogs: Iterable[Path] = (), time_limit: floa
 
 def _files(paths: Sequence[Path]) -> list[Path]:
     """The job files that paths stand for: files themselves, and those of a folder by their names."""
-    found: list[Path] = []
-    for path in paths:
-        inside = sorted(item for item in path.iterdir() if item.suffix in SUFFIXES) if path.is_dir() else [path]
-        if not inside:
-            raise InputError("the folder holds no job file", file=str(path), expected="files *.yaml, *.yml or *.json")
-        found += [item for item in inside if item not in found]
-    return found
+    return list(dict.fromkeys(file for path in paths for file in job_files(path)))
 
 
 def _named(files: Sequence[Path]) -> dict[str, Path]:

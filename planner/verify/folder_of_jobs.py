@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError, NoPlan
+from planner.files import job_files
 from planner.verify.comparison import TOLERANCE, Comparison
 from planner.verify.report import comparisons_answer, comparisons_text
 
@@ -18,11 +19,8 @@ def each_job(folder: Path, place: Path, verified: Callable[[Path, Path], Sequenc
 
     Raises InputError for a folder without jobs.
     """
-    paths = sorted(folder.glob("*.yaml"))
-    if not paths:
-        raise InputError("no job in this folder", str(folder), expected="files *.yaml")
     found: dict[str, Found] = {}
-    for path in paths:
+    for path in job_files(folder):
         try:
             found[path.stem] = verified(path, place / path.stem)
         except (InputError, NoPlan) as error:

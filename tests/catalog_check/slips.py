@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.catalog_check import checking
-from planner.catalog_check.catalog import Catalog, Part, part_of, read_catalog
+from planner.catalog_check.catalog import Catalog, Part, parts_of, read_catalog
 from planner.catalog_check.envelope import envelope
 from planner.catalog_check.findings import Finding
 from planner.document_builder import Path
@@ -127,7 +127,7 @@ def found(slip: Slip) -> list[Finding]:
         inner = inner[step]
     inner[slip.path[-1]] = slip.value
     document = replace(slip.part.document, data=data)
-    part, finding = part_of(slip.part.name if slip.part.kind not in ("choice", "runtime") else "x.yaml", document)
+    (part,), finding = parts_of(slip.part.name if slip.part.kind not in ("choice", "runtime") else "x.yaml", document)
     others = (other for other in read_catalog().parts if other is not slip.part)
     return ([finding] if finding else []) + findings(Catalog((*others, part)), part.kind in HARDWARE)
 

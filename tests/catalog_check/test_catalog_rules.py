@@ -155,8 +155,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (code, answer["severity"]) == (2, "error")
     assert answer["findings"] == [
         {
-            "severity": "error", "file": str(file), "line": 10, "path": "values.quarter.needs.zero_stage",
-            "message": "unknown value of zero_stage: '7'", "hint": "",
+            "severity": "error", "file": str(file), "line": 10, "column": 25, "path": "values.quarter.needs.zero_stage",
+            "message": "unknown value of zero_stage: '7'", "hint": "one of 0, 1, 2, 3",
         }
     ]  # fmt: skip
 

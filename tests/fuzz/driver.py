@@ -1,4 +1,4 @@
-"""Tries many spoiled inputs in one process and keeps the outcome of each: accepted, refused with a place, or bad.
+"""Tries many spoiled inputs in a few processes and keeps the outcome of each: accepted, refused with a place, or bad.
 
 `python -m tests.fuzz.driver --inputs 100000 --record docs/quality.md` writes the record; `--first NUMBER --inputs 1`
 tries one input again.
@@ -20,6 +20,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -43,7 +44,7 @@ CODES = (0, 1, 2, 3, 4)
 ADVICE = re.compile(r"\bexpected\b|^missing key ")
 ODD_SHARE = 0.03
 # After so many inputs the record is written again.
-STRETCH = 5000
+STRETCH = 1000
 SECTION = "## Fuzz\n"
 
 
@@ -78,18 +79,33 @@ class Tally:
         if seconds > self.worst:
             self.worst, self.slowest = seconds, number
 
+    def join(self, other: Tally) -> None:
+        """Counts what another process tried."""
+        self.outcomes += other.outcomes
+        if other.worst > self.worst:
+            self.worst, self.slowest = other.worst, other.slowest
+        self.solve_worst = max(self.solve_worst, other.solve_worst)
+
 
 @dataclass
 class Record:
-    """The outcomes by kind, and every bad input."""
+    """The outcomes by kind, every bad input, and the most memory that one process held, in bytes."""
 
     tallies: dict[str, Tally] = field(default_factory=lambda: {kind.name: Tally() for kind in KINDS})
     bad: list[Bad] = field(default_factory=list)
+    memory: int = 0
 
     @property
     def inputs(self) -> int:
         """How many were tried."""
         return sum(tally.outcomes.total() - tally.outcomes["solved"] for tally in self.tallies.values())
+
+    def join(self, other: Record) -> None:
+        """Counts what another process tried."""
+        for name, tally in other.tallies.items():
+            self.tallies[name].join(tally)
+        self.bad = sorted([*self.bad, *other.bad], key=lambda bad: bad.number)
+        self.memory = max(self.memory, other.memory)
 
 
 @contextlib.contextmanager
@@ -112,14 +128,10 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def run(
-    first: int, inputs: int, seed: int = 0, solved: float = 0.0, say: Callable[[str], None] = lambda _: None,
-    record: Record | None = None,
-) -> Record:  # fmt: skip
-    """Tries inputs by number; of those accepted the share `solved` goes through its whole command too.
-
-    The outcomes are added to `record` where one is given.
-    """
-    record = Record() if record is None else record
+    first: int, inputs: int, seed: int = 0, solved: float = 0.0, say: Callable[[str], None] = lambda _: None
+) -> Record:
+    """Tries inputs by number; of those accepted the share `solved` goes through its whole command too."""
+    record = Record()
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     try:
         for number in range(first, first + inputs):
@@ -127,10 +139,9 @@ def run(
             _try(record, number, seed, solved, folder / "in")
             for bad in record.bad[known:]:
                 say(str(bad))
-            if (number + 1) % 1000 == 0:
-                say(f"{number + 1} inputs, {len(record.bad)} bad, {peak_bytes() / MEBIBYTE:.0f} MiB")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    record.memory = peak_bytes()
     return record
 
 
@@ -249,7 +260,8 @@ def record_text(record: Record, seed: int) -> str:
             f"| {name} | {tried:,} | {tally.outcomes['accepted']:,} | {tally.outcomes['refused']:,} | {bad[name]} | "
             f"{tally.worst:.2f} s | {solves} | {took} |"
         )
-    lines.append(f"\nBad: {len(record.bad) or 'none'}. Peak memory of the process: {peak_bytes() / MEBIBYTE:.0f} MiB.")
+    most = record.memory / MEBIBYTE
+    lines.append(f"\nBad: {len(record.bad) or 'none'}. Most memory that a process held: {most:.0f} MiB.")
     return "\n".join([*lines, *(f"- {item}" for item in record.bad[:20])]) + "\n"
 
 
@@ -265,6 +277,17 @@ def _said(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _parts(first: int, inputs: int, seed: int, solved: float, workers: int) -> Iterator[Record]:
+    """The records of stretches of the inputs, as processes finish them."""
+    end = first + inputs
+    with ProcessPoolExecutor(workers) as pool:
+        waiting = [
+            pool.submit(run, start, min(STRETCH, end - start), seed, solved, _said)
+            for start in range(first, end, STRETCH)
+        ]
+        yield from (done.result() for done in as_completed(waiting))
+
+
 def main() -> None:
     """Tries inputs and writes the record; leaves with 1 where one was bad."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -273,11 +296,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--solved", type=float, default=0.01, help="share of accepted inputs that are solved")
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that share the inputs")
     given = parser.parse_args()
     os.environ |= {"COLUMNS": "120", TRACEBACK: "1"}
-    record, end = Record(), given.first + given.inputs
-    for first in range(given.first, end, STRETCH):
-        run(first, min(STRETCH, end - first), given.seed, given.solved, _said, record)
+    record = Record()
+    for part in _parts(given.first, given.inputs, given.seed, given.solved, given.workers):
+        record.join(part)
+        _said(f"{record.inputs} inputs, {len(record.bad)} bad, {record.memory / MEBIBYTE:.0f} MiB")
         if given.record is not None:
             text = given.record.read_text(encoding="utf-8") if given.record.exists() else "# Quality\n"
             given.record.write_text(with_section(text, record_text(record, given.seed)), encoding="utf-8")

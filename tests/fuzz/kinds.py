@@ -143,7 +143,25 @@ CYCLE: Any = {
         "1": {"summary": "one", "needs": {"zero_stage": 0}}, "2": {"summary": "two"}, "3": {"summary": "three"},
     },
 }  # fmt: skip
-CATALOG_FILES = (*_documents(CATALOGS / "techniques", "*.yaml"), CALIBRATION, CALIBRATION, CYCLE)
+
+
+def _machine() -> Any:
+    """The shipped parts of a machine as a user's file, whose GPU the small job runs on."""
+    parts: Any = {}
+    for file in ("gpus", "nodes", "links"):
+        (content,) = _documents(CATALOGS, f"{file}.yaml")
+        for group in ("sources", "efficiencies", file):
+            wanted = ("a100-sxm-80gb", "dgx-a100-80gb", "pcie4-x16", "nvlink3", "ib-hdr")
+            found = {key: entry for key, entry in content.get(group, {}).items() if key in wanted}
+            parts.setdefault(group, {}).update(found)
+    parts["sources"] = {"x": "an example"}
+    shares = parts["gpus"]["a100-sxm-80gb"]["efficiency"]
+    parts["efficiencies"] = {shares: _documents(CATALOGS, "gpus.yaml")[0]["efficiencies"][shares]}
+    return parts
+
+
+MACHINE = _machine()
+CATALOG_FILES = (*_documents(CATALOGS / "techniques", "*.yaml"), CALIBRATION, CALIBRATION, CYCLE, MACHINE, MACHINE)
 
 
 def _make_catalog(draw: Random, folder: Path) -> Path:

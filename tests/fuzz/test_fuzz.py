@@ -12,6 +12,7 @@ from planner.cli import TRACEBACK
 from planner.errors import InputError, InternalError
 from tests.fuzz.driver import (
     SECTION,
+    Bad,
     Hang,
     Record,
     limited,
@@ -103,6 +104,20 @@ def test_a_whole_command_that_fails_is_bad(monkeypatch: pytest.MonkeyPatch) -> N
         "['catalog', 'list']: exit code 70: planner: a bug of the planner: KeyError: 'x'; PLANNER_TRACEBACK=1 shows "
         "where\n"
     )
+
+
+def test_records_of_processes_add_up() -> None:
+    whole, parts = run(0, 40, seed=3), [run(start, 20, seed=3) for start in (20, 0)]
+    joined = Record()
+    for part in parts:
+        part.bad.append(Bad(part.inputs + len(joined.bad), "job", "x"))
+        joined.join(part)
+    assert all(tally.outcomes == whole.tallies[name].outcomes for name, tally in joined.tallies.items())
+    assert (joined.inputs, [bad.number for bad in joined.bad]) == (40, [20, 21])
+    assert joined.memory == max(part.memory for part in parts) > 0
+    text = record_text(joined, 3)
+    assert "tried 40 spoiled inputs (seed 3)" in text
+    assert text.endswith("- input 20 (job): x\n- input 21 (job): x\n")
 
 
 def test_the_record_takes_the_place_of_the_last_one() -> None:

@@ -100,7 +100,7 @@ def _read_catalogs() -> None:
     from planner import hardware_catalog as catalog
     from planner.techniques import read_runtime, read_techniques
 
-    for read in (catalog.gpus, catalog.nodes, catalog.links, catalog.precisions, catalog.optimizers, read_techniques):
+    for read in (catalog.shipped, catalog.precisions, catalog.optimizers, read_techniques):
         read()
     for runtime in sorted((ROOT / "catalogs" / "runtimes").glob("*.yaml")):
         read_runtime(runtime.stem)

@@ -41,4 +41,4 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
 def test_a_folder_without_jobs(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         each_job(tmp_path, tmp_path, verified)
-    assert str(caught.value) == f"{tmp_path}: no job in this folder; expected files *.yaml"
+    assert str(caught.value) == f"{tmp_path}: the folder holds no job file; expected files *.yaml, *.yml or *.json"
