@@ -35,6 +35,13 @@ def test_readme_command_runs(line: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert leaving.value.code == (int(expected.group(1)) if expected else 0)
 
 
+def test_the_readme_tells_the_errors_of_the_accuracy_page() -> None:
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    told = re.search(r"median of sources (\S+) % for memory and (\S+) % for step time", page)
+    assert told is not None
+    assert f"{told[1]} % for memory and {told[2]} % for step time (median of sources)" in " ".join(README.split())
+
+
 def test_commands_are_documented() -> None:
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     names = [name for name in cli.commands if name != "catalog"] + ["catalog list", "catalog show", "catalog check"]
