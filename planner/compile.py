@@ -271,9 +271,10 @@ class _Model:
 
 
 def _bounds(points: Points) -> Iterable[tuple[str, int]]:
-    """Each measure with its largest value in any relation; a rule left out may allow more than the model has."""
+    """Each measure with its largest value at any point; a rule left out may allow more than the model has."""
+    relations = {id(found): found for found in (points.relations[point.key] for point in points.points)}.values()
     for index, name in enumerate(points.measures):
-        yield name, max((relation.boxes[index][1] for relation in points.relations.values()), default=0)
+        yield name, max((relation.boxes[index][1] for relation in relations), default=0)
 
 
 def feasible(points: Points, question: Question) -> bool:

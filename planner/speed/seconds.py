@@ -175,7 +175,9 @@ def _made(gpu: Gpu, kind: LayerKind, hidden: int, direction: Pass, setting: Sett
     )
     single = [item for product in work.products for item in _multiplications(gpu, product, side, setting, outlook)]
     launches = traffic.kernels + len(single) + len(work.attentions)
-    products = tuple(replace(item, times=item.times * count) for item, count in Counter(single).items())
+    products = tuple(
+        item if count == 1 else replace(item, times=item.times * count) for item, count in Counter(single).items()
+    )
     host = gpu.calibration.launches * host_seconds(launches, setting.host, side, outlook)
     return _LayerWork(side, products, work.attentions, traffic, host)
 
