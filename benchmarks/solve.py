@@ -8,10 +8,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
+from typing import Any
+
+import yaml
 
 from planner.ledger import stage_ledgers
 from planner.plan import Plan
@@ -33,6 +37,26 @@ SAMPLE = 60  # configurations that are evaluated to know what one costs
 HEADINGS = (
     "job", "GPUs", "configurations", "solver s", "search s (CPU)", "command s", "exhaustive s (CPU)", "times less",
 )  # fmt: skip
+
+GROWTH = """
+## Growth
+
+The same searches as GPUs, layers or open choices grow: Llama-3.1-405B under Megatron on nodes of eight H100; 30 billion
+parameters in more and more layers under DeepSpeed on 64 of them; and those in 64 layers with more and more choices.
+"""
+WIDE = {
+    "model": "llama-3.1-405b", "cluster": {"node": "dgx-h100", "nodes": 32},
+    "training": {"sequence_length": 8192, "global_batch": 2048, "runtime": "megatron"},
+}  # fmt: skip
+DEEP = {
+    "model": {"parameters": "30e9", "layers": 64, "vocabulary": 32000}, "cluster": {"node": "dgx-h100", "nodes": 8},
+    "training": {"sequence_length": 4096, "global_batch": 1024},
+}  # fmt: skip
+# Pinned together until they are opened one after the other.
+PINNED = {
+    "zero_stage": 3, "micro_batch": 1, "checkpoint_interval": [0, 1], "optimizer_offload": "none",
+    "parameter_offload": "none", "activation_offload": "none", "loss": "standard", "recompute_policy": "full",
+}  # fmt: skip
 
 
 def measured(path: Path) -> tuple[str, ...]:
@@ -75,8 +99,34 @@ def _seconds_each(path: Path) -> float:
     return (process_time() - began) / SAMPLE
 
 
+def grown() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What grows, with the job."""
+    for nodes in (32, 128, 512, 2048):
+        yield f"{nodes * 8:,} GPUs", {**WIDE, "cluster": {"node": "dgx-h100", "nodes": nodes}}
+    for layers in (16, 32, 64, 128):
+        yield f"{layers} layers", {**DEEP, "model": {"parameters": "30e9", "layers": layers, "vocabulary": 32000}}
+    for opened in range(0, len(PINNED) + 1, 2):
+        yield f"{opened} choices opened", {**DEEP, "choices": dict([*PINNED.items()][opened:])}
+
+
+def print_growth() -> None:
+    """The table of searches as something grows."""
+    print(GROWTH)
+    print("| what | configurations | solver s | search s (CPU) |")
+    print("|---|---|---|---|")
+    for name, data in grown():
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "job.yaml"
+            path.write_text(yaml.safe_dump(data), encoding="utf-8")
+            job = read_job(path)
+        began = process_time()
+        solution = solve(job)
+        seconds, size = process_time() - began, job_space(job).size
+        print(f"| {name} | {size:.3g} | {solution.proof.solver_seconds:.3f} | {seconds:.1f} |", flush=True)
+
+
 def main() -> None:
-    """All jobs beside this file, or those named on the command line."""
+    """All jobs beside this file and what grows, or the jobs named on the command line."""
     folder = Path(__file__).parent / "jobs"
     paths = [Path(name) for name in sys.argv[1:]] or sorted(folder.glob("*.yaml"))
     print(INTRODUCTION.format(sample=SAMPLE))
@@ -86,6 +136,8 @@ def main() -> None:
         began = perf_counter()
         print("| " + " | ".join(measured(path)) + " |", flush=True)
         print(f"{path.stem}: {perf_counter() - began:.1f} s", file=sys.stderr)
+    if not sys.argv[1:]:
+        print_growth()
 
 
 if __name__ == "__main__":
