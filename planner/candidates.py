@@ -18,9 +18,10 @@ import numpy
 from planner.batches import BATCH, Batch, Batches
 from planner.clock import Clock
 from planner.forms import LARGEST, Reader, least_time, may_hold
-from planner.objective import slackened
+from planner.objective import GRAIN, slackened
 from planner.plan import Value
 from planner.points import (
+    OuterSpace,
     Points,
     gathered,
     inner_choices,
@@ -28,8 +29,10 @@ from planner.points import (
     outer_space,
     points_of,
     readers,
+    standing_floors,
 )
-from planner.rows import fastest_rows
+from planner.quantities import ceil_divide
+from planner.rows import fastest_rows, leanest_rows
 from planner.specification import Specification
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 Wanted = Callable[[Mapping[str, Value]], bool]
 Legal = Sequence[Mapping[str, Value]]
 Found = tuple[Mapping[str, Value], int]
+OPENED = 8  # layouts that are gone through at once for the least memory
 FIRST_CHUNK = 12  # layouts with micro-batch that are gone through before the first look at what holds
 
 
@@ -56,6 +60,46 @@ def promising_points(
     found, unread = candidates.nearest(wanted, within, clock)
     points = points_of(specification, found, candidates.outer, None)
     return replace(gathered(specification, points, candidates.outer.relations), unread=unread)
+
+
+def leanest_points(
+    specification: Specification,
+    wanted: Wanted = lambda _: True,
+    within: Fraction = Fraction(0),
+    clock: Clock | None = None,
+) -> Points:
+    """As `promising_points`, the points that the plan with the least GPU memory can be at.
+
+    Layouts are gone through by what the model's states take at least, until some plan takes less than all states left.
+    """
+    outer, standing = outer_space(specification, None), standing_floors(specification, None)
+    found, ceiling, unread = list[Found](), specification.capacities.get("gpu", LARGEST), None
+    layouts = sorted(outer.layouts, key=standing.bytes)
+    for start in range(0, len(layouts), OPENED):
+        some = layouts[start : start + OPENED]
+        least = standing.bytes(some[0])
+        if least > ceiling:
+            break
+        if start and clock is not None and clock.over():
+            unread = ceil_divide(least, GRAIN)
+            break
+        legal = (values for layout in some for values in outer.under(layout) if wanted(values))
+        found += _leanest(specification, outer, [values for values in legal if outer.key(values) in outer.relations])
+        most = slackened(min((ceil_divide(held, GRAIN) for _, held in found), default=LARGEST // GRAIN), within)
+        ceiling = min(ceiling, most * GRAIN)
+    points = points_of(specification, [values for values, held in found if held <= ceiling], outer, None)
+    return replace(gathered(specification, points, outer.relations), unread=unread)
+
+
+def _leanest(specification: Specification, outer: OuterSpace, legal: Legal) -> list[Found]:
+    """The points with a plan that holds, with the least bytes that one takes of a GPU."""
+    if not legal:
+        return []
+    memory, time = readers(specification)
+    relations = [outer.relations[outer.key(values)] for values in legal]
+    sums, inner = (memory.sums(legal), time.sums(legal)), len(inner_choices(specification))
+    held = leanest_rows((memory, time), sums, relations, inner, specification.capacities).tolist()
+    return [(values, least) for values, least in zip(legal, held, strict=True) if least < LARGEST]
 
 
 @lru_cache(maxsize=4)

@@ -16,6 +16,7 @@ from ortools.sat.python import cp_model
 from planner.beside import run_beside
 from planner.errors import InputError, InternalError
 from planner.forms import LARGEST, Form
+from planner.objective import GRAIN
 from planner.plan import Plan, Value
 from planner.points import Lines, Point, Points, affine_rows
 from planner.quantities import ceil_divide
@@ -26,9 +27,6 @@ Objective = Literal["time", "memory", "rank", "overflow"]
 Step = Sequence[tuple[Form, int]]
 Stairs = Sequence[tuple[int, int]]
 FEW_POINTS = 500  # below this the solver proves the optimum in less time than its presolve takes (measured)
-# Memory is minimised in whole grains of this many bytes: the solver multiplies coefficients with domains in 64 bits,
-# and with bytes on both sides it has denied plans that exist. Limits are exact bytes: no variable there is that wide.
-GRAIN = 2**20
 LARGEST_PRODUCT = 2**58  # of a coefficient and the objective's domain
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from planner.candidates import promising_points
 from planner.clock import Clock
-from planner.compile import GRAIN, Answer, Question
+from planner.compile import Answer, Question
 from planner.compile import feasible as search_feasible
 from planner.errors import NoPlan
 from planner.evaluate import Evaluation, evaluate
+from planner.objective import GRAIN
 from planner.openings import nearest_points, opening
 from planner.points import Points
 from planner.specification import Specification, specify

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Coordinate = Literal["time", "memory"]
 HOUR = 3600.0
+# Memory is minimised in whole grains of this many bytes: the solver multiplies coefficients with domains in 64 bits,
+# and with bytes on both sides it has denied plans that exist. Limits are exact bytes: no variable there is that wide.
+GRAIN = 2**20
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from planner.candidates import Wanted, promising_points
+from planner.candidates import Wanted, leanest_points, promising_points
 from planner.clock import Clock
-from planner.compile import GRAIN, Answer, Question, ask
+from planner.compile import Answer, Question, ask
 from planner.conflict import no_plan
 from planner.errors import InternalError, Stopped
 from planner.evaluate import Evaluation, evaluate
 from planner.job import Job
-from planner.objective import Coordinate, coordinates, slackened
+from planner.objective import GRAIN, Coordinate, coordinates, slackened
 from planner.plan import Plan, Value
-from planner.points import Points, enumerate_points
+from planner.points import Points
 from planner.quantities import ceil_divide
 from planner.specification import Specification, specify
 from planner.units import format_bytes, format_seconds
@@ -149,7 +149,6 @@ class _Search:
         self.seconds = 0.0
         self.unread: int | None = None
         self.inner: tuple[str, ...] = ()
-        self.every: Points | None = None
 
     def ask(self, points: Points, question: Question) -> Answer:
         """One answer; its time is counted."""
@@ -159,16 +158,9 @@ class _Search:
         return answer
 
     def candidates(self, wanted: Wanted = lambda _: True) -> Points:
-        """The points among which the best plan is: of the fastest only those that can be near some plan that holds.
-
-        Where nothing holds these are all points, and the proof that no plan exists is about the whole space.
-        """
-        if self.first == "time":
-            points = promising_points(self.specification, wanted, self.specification.job.within, self.clock)
-        else:
-            self.every = self.every or enumerate_points(self.specification)
-            kept = tuple(point for point in self.every.points if wanted(point.values))
-            points = replace(self.every, points=kept)
+        """The points among which the best plan is; where nothing holds there are none, which is about all of them."""
+        found = promising_points if self.first == "time" else leanest_points
+        points = found(self.specification, wanted, self.specification.job.within, self.clock)
         self.unread, self.inner = points.unread, tuple(choice.name for choice in points.inner)
         return points
 

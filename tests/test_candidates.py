@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from planner.candidates import promising_points
+from planner.candidates import leanest_points, promising_points
+from planner.clock import Clock
 from planner.compile import Question, ask
 from planner.points import Point, Points, enumerate_points
 from planner.specification import specify
@@ -36,6 +38,34 @@ def test_the_best_of_the_candidates_is_the_best_of_all_points(runtime: str, gpu:
     some = promising_points(specification, lambda values: values["micro_batch"] != taken)
     expected = min(_fastest(every, point, specification.capacities) for point in others)
     assert min(_fastest(some, point, specification.capacities) for point in some.points) == expected
+
+
+@pytest.mark.parametrize("runtime", ["megatron", "deepspeed"])
+def test_the_leanest_of_the_candidates_is_the_leanest_of_all_points(runtime: str) -> None:
+    """Also of those that a wish leaves; few of all points are read."""
+    cluster = {"gpu": "rtx3090-24gb", "gpus_per_node": 4, "nodes": 2, "interconnect": "100 Gbit/s"}
+    training = {"runtime": runtime, "global_batch": 16, "sequence_length": 1024}
+    specification = specify(job(model=MODEL, cluster=cluster, training=training))
+    question, every = Question("memory", specification.capacities, 10.0), enumerate_points(specification)
+    best = ask(every, question)
+    found = leanest_points(specification)
+    assert best.plan is not None and ask(found, question).value == best.value
+    assert 0 < len(found.points) < len(every.points)
+    taken = best.plan["micro_batch"]
+    others = tuple(point for point in every.points if point.values["micro_batch"] != taken)
+    some = leanest_points(specification, lambda values: values["micro_batch"] != taken)
+    assert ask(some, question).value == ask(replace(every, points=others), question).value
+
+
+def test_leanest_points_are_read_until_the_time_is_over() -> None:
+    """The first layouts always; what states of the next take at least is told, in grains of 1 MiB."""
+    cluster = {"node": "dgx-h100", "nodes": 2}
+    training = {"runtime": "megatron", "sequence_length": 2048, "global_batch": 64}
+    specification = specify(job(model="llama-3.2-1b", cluster=cluster, training=training))
+    found, best = leanest_points(specification, clock=Clock(0.0)), leanest_points(specification)
+    assert found.points and best.unread is None
+    value = ask(best, Question("memory", specification.capacities, 10.0)).value
+    assert found.unread is not None and value is not None and 0 < found.unread <= value
 
 
 def test_a_tolerance_keeps_slower_points() -> None:
