@@ -1,7 +1,8 @@
-"""The points that the fastest plan can be at, found without reading the terms of the others.
+"""The points that the fastest plan, or the leanest, can be at, found without reading the terms of the others.
 
-Layouts and micro-batches are taken up in order of their floors, the lower bounds of `planner.floors`, and the other
-choices are gone through under each of them only until a plan that holds is faster than every floor that is left.
+For the fastest one layouts and micro-batches are taken up in order of their floors, the lower bounds of
+`planner.floors`, and the other choices are gone through under each of them only until a plan that holds is faster than
+every floor that is left.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy
 from planner.batches import BATCH, Batch, Batches
 from planner.clock import Clock
 from planner.forms import LARGEST, Reader, least_time, may_hold
-from planner.objective import GRAIN, slackened
+from planner.objective import GRAIN, Coordinate, slackened
 from planner.plan import Value
 from planner.points import (
     OuterSpace,
@@ -32,7 +33,7 @@ from planner.points import (
     standing_floors,
 )
 from planner.quantities import ceil_divide
-from planner.rows import fastest_rows, leanest_rows
+from planner.rows import least_rows
 from planner.specification import Specification
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ def promising_points(
     fastest. The clock may end the reading early.
     """
     candidates = _candidates(specification)
-    found, unread = candidates.nearest(wanted, within, clock)
-    points = points_of(specification, found, candidates.outer, None)
-    return replace(gathered(specification, points, candidates.outer.relations), unread=unread)
+    return _points(specification, candidates.outer, *candidates.nearest(wanted, within, clock))
 
 
 def leanest_points(
@@ -87,7 +86,12 @@ def leanest_points(
         found += _leanest(specification, outer, [values for values in legal if outer.key(values) in outer.relations])
         most = slackened(min((ceil_divide(held, GRAIN) for _, held in found), default=LARGEST // GRAIN), within)
         ceiling = min(ceiling, most * GRAIN)
-    points = points_of(specification, [values for values, held in found if held <= ceiling], outer, None)
+    return _points(specification, outer, [values for values, held in found if held <= ceiling], unread)
+
+
+def _points(specification: Specification, outer: OuterSpace, legal: Legal, unread: int | None) -> Points:
+    """The points at which combinations of values are, with their forms."""
+    points = points_of(specification, legal, outer, None)
     return replace(gathered(specification, points, outer.relations), unread=unread)
 
 
@@ -96,10 +100,20 @@ def _leanest(specification: Specification, outer: OuterSpace, legal: Legal) -> l
     if not legal:
         return []
     memory, time = readers(specification)
-    relations = [outer.relations[outer.key(values)] for values in legal]
-    sums, inner = (memory.sums(legal), time.sums(legal)), len(inner_choices(specification))
-    held = leanest_rows((memory, time), sums, relations, inner, specification.capacities).tolist()
-    return [(values, least) for values, least in zip(legal, held, strict=True) if least < LARGEST]
+    return _reaching("memory", specification, outer, legal, (memory.sums(legal), time.sums(legal)))
+
+
+def _reaching(
+    coordinate: Coordinate,
+    specification: Specification,
+    outer: OuterSpace,
+    legal: Legal,
+    sums: tuple[NDArray[Any], NDArray[Any]],
+) -> list[Found]:
+    """The points with a plan that holds, each with the least that one reaches in a coordinate."""
+    relations, inner = [outer.relations[outer.key(values)] for values in legal], len(inner_choices(specification))
+    reached = least_rows(coordinate, readers(specification), sums, relations, inner, specification.capacities).tolist()
+    return [(values, least) for values, least in zip(legal, reached, strict=True) if least < LARGEST]
 
 
 @lru_cache(maxsize=4)
@@ -199,8 +213,5 @@ class _Candidates:
         held = memory.sums([legal[index] for index in fast.tolist()])
         holds = may_hold(memory, held, low[fast], high[fast], self.capacities)
         kept = [legal[index] for index in fast[holds].tolist()]
-        relations = [self.outer.relations[self.outer.key(values)] for values in kept]
-        sums, inner = (held[holds], timed[fast[holds]]), len(inner_choices(self.specification))
-        fastest = fastest_rows((memory, time), sums, relations, inner, self.capacities).tolist()
-        found = zip(kept, fastest, strict=True)
-        return [(values, reached) for values, reached in found if reached <= min(ceiling, LARGEST - 1)]
+        found = _reaching("time", self.specification, self.outer, kept, (held[holds], timed[fast[holds]]))
+        return [(values, reached) for values, reached in found if reached <= ceiling]

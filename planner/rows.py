@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from planner.forms import LARGEST, Form, Reader, time_at
+from planner.objective import Coordinate
 from planner.plan import Value
 from planner.points import Point, Points, Relation
 from planner.terms import TIME
@@ -18,48 +19,27 @@ if TYPE_CHECKING:
 AT_ONCE = 2**22  # values of one array
 
 
-def fastest_rows(
+def least_rows(
+    coordinate: Coordinate,
     readers: tuple[Reader, Reader],
     sums: tuple[NDArray[Any], NDArray[Any]],
     relations: Sequence[Relation],
     inner: int,
     capacities: Mapping[str, int],
 ) -> NDArray[Any]:
-    """Array (points): microseconds of the fastest row of each point at which all is within `capacities`, or LARGEST.
+    """Array (points): the least of a coordinate among each point's rows that are within `capacities`, or LARGEST.
 
-    `readers` and `sums` (points, places, 1 + measures) are those of memory and of time; a relation's rows begin with
-    `inner` places.
+    Microseconds of the fastest row, or one GPU's bytes at the leanest. `readers` and `sums` (points, places,
+    1 + measures) are those of memory and of time; a relation's rows begin with `inner` places.
     """
-    return _least_rows(readers, sums, relations, inner, capacities, lambda _, seconds: seconds)
-
-
-def leanest_rows(
-    readers: tuple[Reader, Reader],
-    sums: tuple[NDArray[Any], NDArray[Any]],
-    relations: Sequence[Relation],
-    inner: int,
-    capacities: Mapping[str, int],
-) -> NDArray[Any]:
-    """As `fastest_rows`, the bytes of the row that takes the least of a GPU's memory."""
-    on_gpu = [index for index, (device, _) in enumerate(readers[0].places) if device == "gpu"]
-    return _least_rows(readers, sums, relations, inner, capacities, lambda held, _: held[:, on_gpu].max(axis=1))
-
-
-def _least_rows(
-    readers: tuple[Reader, Reader],
-    sums: tuple[NDArray[Any], NDArray[Any]],
-    relations: Sequence[Relation],
-    inner: int,
-    capacities: Mapping[str, int],
-    value: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
-) -> NDArray[Any]:
-    """Array (points): the least value among each point's rows, from memory (points, places, rows) and time."""
     found = numpy.full(len(relations), LARGEST, dtype=numpy.int64)
     alike: dict[int, list[int]] = {}
     for index, relation in enumerate(relations):
         alike.setdefault(id(relation), []).append(index)  # pipelines with the same stages share one
     none = numpy.iinfo(numpy.int64).max
-    bounds = numpy.array([capacities.get(device, none) for device, _ in readers[0].places], dtype=numpy.int64)
+    devices = [device for device, _ in readers[0].places]
+    bounds = numpy.array([capacities.get(device, none) for device in devices], dtype=numpy.int64)
+    on_gpu = [index for index, device in enumerate(devices) if device == "gpu"]
     for same in alike.values():
         rows = numpy.array(relations[same[0]].rows, dtype=numpy.int64)[:, inner:]
         count = max(1, AT_ONCE // (len(rows) * max(1, len(bounds))))
@@ -67,7 +47,8 @@ def _least_rows(
             part = same[start : start + count]
             held, seconds = _at(sums[0][part], rows), time_at(readers[1], _at(sums[1][part], rows))
             holds = (held <= bounds[None, :, None]).all(axis=1) & (seconds <= capacities.get(TIME, none))
-            found[part] = numpy.where(holds, value(held, seconds), LARGEST).min(axis=1)
+            values = seconds if coordinate == "time" else held[:, on_gpu].max(axis=1)
+            found[part] = numpy.where(holds, values, LARGEST).min(axis=1)
     return found
 
 

@@ -14,7 +14,7 @@ from planner.forced_recompute import ForcedRecompute
 from planner.forms import LARGEST
 from planner.layouts import layouts
 from planner.points import OuterSpace, legal_values, outer_space, readers
-from planner.rows import fastest_rows
+from planner.rows import least_rows
 from planner.share import share
 from planner.specification import Specification, specify
 from tests.jobs import PLAIN, job
@@ -64,7 +64,7 @@ def _fastest(specification: Specification, outer: OuterSpace, legal: list[dict[s
     memory, time = readers(specification)
     relations = [outer.relations[outer.key(values)] for values in legal]
     sums = memory.sums(legal), time.sums(legal)
-    return fastest_rows((memory, time), sums, relations, 1, specification.capacities).tolist()
+    return least_rows("time", (memory, time), sums, relations, 1, specification.capacities).tolist()
 
 
 def test_half_of_what_is_stored_too_much_forces_half_of_the_layers() -> None:

@@ -9,7 +9,7 @@ from planner.compile import Question, ask
 from planner.forms import LARGEST, Form, Reader
 from planner.plan import Value, whole
 from planner.points import Point, Points, Relation, enumerate_points
-from planner.rows import Rows, fastest_rows, leanest_rows
+from planner.rows import Rows, least_rows
 from planner.space import job_space
 from planner.specification import specify
 from planner.terms import MemoryTerm, TimeTerm
@@ -75,11 +75,11 @@ def test_the_fastest_rows_of_points() -> None:
 
     def fastest(**capacities: int) -> list[int]:
         sums = readers[0].sums(points), readers[1].sums(points)
-        return fastest_rows(readers, sums, [relation, relation], 1, capacities).tolist()
+        return least_rows("time", readers, sums, [relation, relation], 1, capacities).tolist()
 
     def leanest(**capacities: int) -> list[int]:
         sums = readers[0].sums(points), readers[1].sums(points)
-        return leanest_rows(readers, sums, [relation, relation], 1, capacities).tolist()
+        return least_rows("memory", readers, sums, [relation, relation], 1, capacities).tolist()
 
     assert leanest() == [0, 6]
     assert leanest(time=12) == [4, 10]  # 8 and 11 are in time: m = 0 and 1
