@@ -7,7 +7,7 @@ A technique that cannot be used together with certain values of another choice, 
 from __future__ import annotations
 
 from planner.job import Job
-from planner.plan import LAYOUT_FACTS, Plan, Value
+from planner.plan import Plan, Value, read_from
 from planner.terms import Requirement, Rule, Values
 
 NAME = "techniques_do_not_conflict"
@@ -19,7 +19,7 @@ def _rule(job: Job, choice: str, value: Value, other: str, unwanted: tuple[Value
     def holds(values: Values) -> bool:
         return values[choice] != value or job.derived(other, values) not in unwanted
 
-    return Rule(NAME, (choice, "layout" if other in LAYOUT_FACTS else other), holds)
+    return Rule(NAME, (choice, read_from(other)), holds)
 
 
 def require(job: Job) -> tuple[Requirement, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.job import Job
-from planner.plan import LAYOUT_FACTS, Plan, Value
+from planner.plan import Plan, Value, read_from
 from planner.terms import Requirement, Rule, Values
 
 NAME = "techniques_have_what_they_need"
@@ -21,7 +21,7 @@ def _rule(job: Job, choice: str, value: Value, other: str, wanted: tuple[Value, 
     def holds(values: Values) -> bool:
         return values[choice] != value or job.derived(other, values) in wanted
 
-    return Rule(NAME, (choice, "layout" if other in LAYOUT_FACTS else other), holds)
+    return Rule(NAME, (choice, read_from(other)), holds)
 
 
 def require(job: Job) -> tuple[Requirement, ...]:

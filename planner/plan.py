@@ -74,6 +74,11 @@ def whole(values: Mapping[str, Value], name: str) -> int:
     raise InternalError(f"{name} is {value!r}, no whole number")
 
 
+def read_from(name: str) -> str:
+    """The choice that a name is read from: the layout for its degrees, else the choice of that name."""
+    return "layout" if name in LAYOUT_FACTS else name
+
+
 def layout_of(values: Mapping[str, Value]) -> Layout:
     """The layout among `values`; InternalError where it is none."""
     value = values["layout"]
