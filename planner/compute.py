@@ -145,6 +145,16 @@ class Clock:
             self.found[key] = seconds * pace(job.cluster.gpus, outlook)
         return self.found[key]
 
+    def modules(self, kind: LayerKind, tokens: int, modules: tuple[str, ...], outlook: str) -> float:
+        """Seconds of making modules of a layer again."""
+        key = ("modules", id(kind), tokens, modules, outlook)
+        if key not in self.found:
+            job, setting = self.job, replace(self.setting(attention_kernel(self.job, kind)), modules=modules)
+            hidden, length = job.architecture.hidden, job.training.sequence_length
+            seconds = speed.layer_seconds(job.cluster.gpu, kind, hidden, tokens, length, "modules", setting, outlook)
+            self.found[key] = seconds * pace(job.cluster.gpus, outlook)
+        return self.found[key]
+
     def _undescribed_attention(self, kind: LayerKind, tokens: int, direction: speed.Pass, outlook: str) -> float:
         """Seconds of attention that only a trace tells of: its FLOP as those of full heads of usual width."""
         job, length = self.job, self.job.training.sequence_length

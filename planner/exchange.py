@@ -55,7 +55,8 @@ def tensor_seconds(share: Share, kind: LayerKind, tokens: int, direction: str, o
 
     What runs beside products costs what it takes from them, or what is left when they end.
     """
-    awaited, beside = (_blocks(kind) * part for part in _tensor_collectives(share, tokens, direction, outlook))
+    each = _tensor_collectives(share, tokens, direction, outlook)
+    awaited, beside = (blocks_that_add_up(kind) * part for part in each)
     exposed = awaited * exposed_tensor(share.job, outlook)
     if not beside:
         return exposed
@@ -128,7 +129,7 @@ def pipeline_seconds(share: Share, tokens: int, outlook: str) -> float:
     return layout.virtual_stages * collective_seconds(job.cluster, "send_receive", size, group, outlook)
 
 
-def _blocks(kind: LayerKind) -> int:
+def blocks_that_add_up(kind: LayerKind) -> int:
     """Blocks of a layer whose output ranks add up; parallel attention and feed-forward are added up once."""
     parts = (kind.attention, kind.cross_attention, kind.recurrence, kind.feed_forward)
     found = sum(part is not None for part in parts)

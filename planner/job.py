@@ -14,6 +14,7 @@ from planner.architecture.activations import ActivationSettings, LayerActivation
 from planner.architecture.flops import LayerFlops, ModelFlops
 from planner.architecture.shape import Architecture, LayerKind
 from planner.architecture.traced import TracedModel
+from planner.blocks import BLOCK_CHOICES, PLAIN, Blocks, ways
 from planner.cluster import Cluster
 from planner.numerics import Optimizer, Precision
 from planner.plan import LAYOUT_FACTS, Value, layout_of, whole
@@ -150,10 +151,10 @@ class Job:
         return self.activations_under(1, False)
 
     def activations_under(
-        self, tensor_ranks: int, whole_stream: bool, loss: str = "", tiles: int = 1
+        self, tensor_ranks: int, whole_stream: bool, loss: str = "", blocks: Blocks = PLAIN
     ) -> ModelActivations:
-        """What one of `tensor_ranks` ranks keeps and holds; see `Layout.whole_stream`. `loss`, `tiles`: the choices."""
-        return _activations(self, tensor_ranks, whole_stream, loss or self.settings.loss, tiles)
+        """What one of `tensor_ranks` ranks keeps and holds; see `Layout.whole_stream`. `loss`, `blocks`: choices."""
+        return _activations(self, tensor_ranks, whole_stream, loss or self.settings.loss, blocks)
 
     @cached_property
     def losses(self) -> tuple[str, ...]:
@@ -166,10 +167,10 @@ class Job:
         return tuple(name for name in free if known is None or name in known)
 
     def activations_of(
-        self, kind: LayerKind, tensor_ranks: int = 1, whole_stream: bool = False, tiles: int = 1
+        self, kind: LayerKind, tensor_ranks: int = 1, whole_stream: bool = False, blocks: Blocks = PLAIN
     ) -> LayerActivations:
         """What one layer of a kind keeps and holds on one of `tensor_ranks` ranks."""
-        return self.activations_under(tensor_ranks, whole_stream, tiles=tiles).layers[self._groups[id(kind)]]
+        return self.activations_under(tensor_ranks, whole_stream, blocks=blocks).layers[self._groups[id(kind)]]
 
     @cached_property
     def feed_forward(self) -> str:
@@ -181,11 +182,29 @@ class Job:
         return "gated" if plain and all(map(_is_plainly_gated, self.recomputed_kinds.values())) else "other"
 
     @cached_property
-    def mlp_tiles(self) -> tuple[int, ...]:
-        """Into how many tiles feed-forward blocks may go: what the job names, or what does anything for it."""
-        entry = self.techniques.choices["mlp_tiles"]
+    def block_ways(self) -> tuple[Blocks, ...]:
+        """How blocks may run: what the job names, or what does anything for it."""
+        tiles, modules = map(self._acting, BLOCK_CHOICES)
+        return ways((value for value in tiles if isinstance(value, int)), modules)
+
+    def _acting(self, choice: str) -> tuple[Value, ...]:
+        """The values of a listed choice that the job names, or that do anything for it."""
+        entry = self.techniques.choices[choice]
         free = (value for value, technique in entry.values.items() if self.unmet_fact(technique) is None)
-        return tuple(value for value in self.choices.get("mlp_tiles", tuple(free)) if isinstance(value, int))
+        return self.choices.get(choice, tuple(free))
+
+    @cached_property
+    def _blocks_exist(self) -> Mapping[str, bool]:
+        """Which blocks Megatron's model code has of those that it can make again."""
+        attentions = [kind.attention for kind in self.layer_kinds if kind.attention is not None]
+        blocks = [kind.feed_forward for kind in self.layer_kinds if kind.feed_forward is not None]
+        found = {
+            "experts": any(block.experts for block in blocks),
+            "shared_experts": any(block.experts and block.shared_width for block in blocks),
+            "latent_attention": any(block.kind == "mla" for block in attentions),
+        }
+        own = self.training.kernels == "megatron" and self.traced is None
+        return {name: own and exists for name, exists in found.items()}
 
     def flops_of(self, kind: LayerKind) -> LayerFlops:
         """FLOP counts of one layer of a kind."""
@@ -305,6 +324,9 @@ class Job:
             "clipping": "norm" if self.training.gradient_clipping else "none",
             "feed_forward": self.feed_forward,
             "sequence_length": self.training.sequence_length,
+            "kernels": self.training.kernels,
+            "products": self.training.precision.peak,
+            **{name: "yes" if exists else "no" for name, exists in self._blocks_exist.items()},
         }
 
     def unmet_fact(self, technique: TechniqueEntry) -> str | None:
@@ -364,11 +386,12 @@ def _is_plainly_gated(kind: LayerKind) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _activations(job: Job, tensor_ranks: int, whole_stream: bool, loss: str, tiles: int) -> ModelActivations:
+def _activations(job: Job, tensor_ranks: int, whole_stream: bool, loss: str, blocks: Blocks) -> ModelActivations:
     """The activations of a job's model on one tensor-parallel rank, made once."""
     settings = replace(
-        job.settings, tensor_parallel=tensor_ranks, sequence_parallel=not whole_stream, loss=loss, mlp_tiles=tiles
-    )
+        job.settings, tensor_parallel=tensor_ranks, sequence_parallel=not whole_stream, loss=loss,
+        mlp_tiles=blocks.tiles, modules=blocks.modules,
+    )  # fmt: skip
     if job.traced is not None:
         return job.traced.activations(job.architecture, settings)
     return activations(job.architecture, settings)

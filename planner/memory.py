@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from planner.architecture.activations import Amount, LayerActivations
+from planner.blocks import BLOCK_CHOICES, PLAIN, Blocks, blocks_of
 from planner.effect_terms import Reader, allocation_terms, job_effects
 from planner.job import Job
 from planner.layouts import WHOLE, stages
@@ -14,8 +15,8 @@ from planner.share import Share, measure_name, share_of
 from planner.terms import MemoryTerm, Values
 
 BATCH = ("layout", "micro_batch")
-TILED = (*BATCH, "mlp_tiles")
-INTERVAL = (*TILED, "checkpoint_interval", "recompute_policy")
+KEPT = (*BATCH, *BLOCK_CHOICES)
+INTERVAL = (*KEPT, "checkpoint_interval", "recompute_policy")
 PASSES = ("forward", "loss", "backward_start")
 LATE = ("recompute_start", "backward_end")
 UnderWay = Callable[[Share, int, int], int]
@@ -76,13 +77,13 @@ class _Terms:
         """Layers that are not checkpointed keep all they need for backward."""
 
         def size(share: Share, values: Values, under_way: UnderWay) -> int:
-            count, times, tiles = self.job.tokens(values), self.job.micro_batches(values), whole(values, "mlp_tiles")
+            count, times, blocks = self.job.tokens(values), self.job.micro_batches(values), blocks_of(values)
             dropped = ((kind, -whole(values, name)) for name, kind in self.recomputed.items())
             counted = (*share.kind_counts, *dropped)
-            stored = ((share.of(kind, tiles).stored.at(count), number) for kind, number in counted)
+            stored = ((share.of(kind, blocks).stored.at(count), number) for kind, number in counted)
             return sum(under_way(share, held, times) * number for held, number in stored)
 
-        yield from self.waiting("activations of kept layers", size, PASSES, TILED, tuple(self.recomputed))
+        yield from self.waiting("activations of kept layers", size, PASSES, KEPT, tuple(self.recomputed))
 
     def cached(self) -> Iterable[MemoryTerm]:
         """Checkpointed layers under autocast: its cache holds their 16-bit weights until the forward pass ends."""
@@ -135,13 +136,13 @@ class _Terms:
     def live(self) -> Iterable[MemoryTerm]:
         """What one layer's forward, one layer's backward and one segment's recomputation hold while they run."""
         yield self.term("one layer running forward", self._forward, ("forward",), scope=INTERVAL)
-        yield self.term("backward of the last layer", self._start, ("backward_start",), scope=TILED)
+        yield self.term("backward of the last layer", self._start, ("backward_start",), scope=KEPT)
         yield self.term("recomputed segment", self._segment, ("recompute_start",), scope=INTERVAL)
         yield self.term("backward of the first layers", self._end, ("backward_end",), scope=INTERVAL)
 
     def _forward(self, share: Share, values: Values) -> int:
         count, found = self.job.tokens(values), share.activations
-        layers = [share.of(kind, whole(values, "mlp_tiles")) for kind, _ in share.kind_counts]
+        layers = [share.of(kind, blocks_of(values)) for kind, _ in share.kind_counts]
         checkpointed = values["checkpoint_interval"] != 0
         live = [layer.checkpointed_forward_live if checkpointed else layer.forward_live for layer in layers]
         layer = max(amount.at(count) for amount in live)
@@ -151,16 +152,16 @@ class _Terms:
     def _start(self, share: Share, values: Values) -> int:
         count, found = self.job.tokens(values), share.activations
         final = (found.final + found.final_backward).at(count) if share.is_last else 0
-        return max(_kept_backward(share.kept_layers(whole(values, "mlp_tiles")), count), final)
+        return max(_kept_backward(share.kept_layers(blocks_of(values)), count), final)
 
     def _segment(self, share: Share, values: Values) -> int:
-        interval, tiles = whole(values, "checkpoint_interval"), whole(values, "mlp_tiles")
-        return segment_bytes(share, interval, self.job.tokens(values), _selects(values), tiles) if interval else 0
+        interval, blocks = whole(values, "checkpoint_interval"), blocks_of(values)
+        return segment_bytes(share, interval, self.job.tokens(values), _selects(values), blocks) if interval else 0
 
     def _end(self, share: Share, values: Values) -> int:
         count = self.job.tokens(values)
         if values["checkpoint_interval"] == 0:
-            first = share.of(share.kinds[0], whole(values, "mlp_tiles"))
+            first = share.of(share.kinds[0], blocks_of(values))
             return first.stored.at(count) + first.backward_live.at(count)
         return self._segment(share, values)
 
@@ -219,22 +220,22 @@ def least_activations(job: Job, values: Values) -> int:
 @lru_cache(maxsize=65536)
 def _least_activations(job: Job, tensor_ranks: int, whole_stream: bool, tokens: int) -> int:
     """As `least_activations`, for what it depends on."""
-    running = min(_least_running(job, tensor_ranks, whole_stream, tokens, tiles) for tiles in job.mlp_tiles)
+    running = min(_least_running(job, tensor_ranks, whole_stream, tokens, way) for way in job.block_ways)
     ends = (job.activations_under(tensor_ranks, whole_stream, loss) for loss in job.losses)
     return max(running, min(max(end.loss_forward.at(tokens), end.loss_backward.at(tokens)) for end in ends))
 
 
-def _least_running(job: Job, tensor_ranks: int, whole_stream: bool, tokens: int, tiles: int) -> int:
+def _least_running(job: Job, tensor_ranks: int, whole_stream: bool, tokens: int, blocks: Blocks) -> int:
     """What the layer that needs most holds while it runs forward, kept or checkpointed, whichever is less."""
-    layers = job.activations_under(tensor_ranks, whole_stream, tiles=tiles).layers
+    layers = job.activations_under(tensor_ranks, whole_stream, blocks=blocks).layers
     ways = ((layer.checkpointed_forward_live, layer.forward_live) for layer in layers)
     return max(min(recomputed.at(tokens), kept.at(tokens)) for recomputed, kept in ways)
 
 
 @lru_cache(maxsize=65536)
-def segment_bytes(share: Share, interval: int, tokens: int, selective: bool, tiles: int = 1) -> int:
+def segment_bytes(share: Share, interval: int, tokens: int, selective: bool, blocks: Blocks = PLAIN) -> int:
     """What recomputing one segment of `interval` layers holds at most, less what selective recomputation kept of it."""
-    layers = share.kept_layers(tiles)
+    layers = share.kept_layers(blocks)
     found = _segment(layers, interval, tokens)
     return found - min(layer.selective_shared.at(tokens) for layer in layers) if selective else found
 

@@ -12,6 +12,7 @@ from planner.architecture.activations import LayerActivations, ModelActivations
 from planner.architecture.adapters import is_adapted
 from planner.architecture.division import divided, divided_kind
 from planner.architecture.shape import LayerKind, Tensor
+from planner.blocks import PLAIN, Blocks
 from planner.job import Job
 from planner.layouts import WHOLE, chunks_under_way, stage_layers
 from planner.plan import Layout, layout_of
@@ -214,9 +215,9 @@ class Share:
         """The model's activations as a tensor-parallel rank has them."""
         return self.job.activations_under(self.layout.tensor, self.layout.whole_stream)
 
-    def kept_layers(self, tiles: int = 1) -> tuple[LayerActivations, ...]:
+    def kept_layers(self, blocks: Blocks = PLAIN) -> tuple[LayerActivations, ...]:
         """What each layer of the stage keeps and holds, in order."""
-        return kept_layers(self, tiles)
+        return kept_layers(self, blocks)
 
     @cached_property
     def counts_before(self) -> Mapping[int, tuple[int, ...]]:
@@ -224,9 +225,9 @@ class Share:
         kinds = {id(kind) for kind in self.kinds}
         return {key: tuple(accumulate((id(kind) == key for kind in self.kinds), initial=0)) for key in kinds}
 
-    def of(self, kind: LayerKind, tiles: int = 1) -> LayerActivations:
-        """What one layer of a kind keeps and holds on a tensor-parallel rank, its feed-forward block in tiles."""
-        return self.job.activations_of(kind, self.layout.tensor, self.layout.whole_stream, tiles)
+    def of(self, kind: LayerKind, blocks: Blocks = PLAIN) -> LayerActivations:
+        """What one layer of a kind keeps and holds on a tensor-parallel rank."""
+        return self.job.activations_of(kind, self.layout.tensor, self.layout.whole_stream, blocks)
 
     def chunks(self, micro_batches: int) -> int:
         """Chunks of the stage, of `layout.virtual_stages`, that are under way at once."""
@@ -259,9 +260,9 @@ def share(job: Job, layout: Layout, stage: str = WHOLE) -> Share:
 
 
 @lru_cache(maxsize=16384)
-def kept_layers(share: Share, tiles: int) -> tuple[LayerActivations, ...]:
+def kept_layers(share: Share, blocks: Blocks) -> tuple[LayerActivations, ...]:
     """What each layer of a share keeps and holds, in order, made once."""
-    return tuple(share.of(kind, tiles) for kind in share.kinds)
+    return tuple(share.of(kind, blocks) for kind in share.kinds)
 
 
 @lru_cache(maxsize=1024)

@@ -35,6 +35,7 @@ from planner.job import Job
 from planner.layouts import stages
 from planner.plan import layout_of, whole
 from planner.quantities import BY_NAME, ceil_divide
+from planner.recomputed_modules import module_terms
 from planner.share import measure_name, share_of
 from planner.speed.memory_bound import memory_seconds
 from planner.terms import TimeTerm, Values
@@ -51,8 +52,9 @@ def time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
     exchanged = exchange_terms(job, REPEATS, microseconds, outlook)
     copied = copy_terms(job, REPEATS, microseconds, outlook)
     tiled = tile_terms(job, REPEATS, microseconds, outlook)
+    again = module_terms(job, REPEATS, microseconds, outlook)
     acting = _effect_terms(reader, effects, outlook)
-    return (*compute_terms(job, outlook), *exchanged, *copied, *tiled, *acting, *_measured_terms(job))
+    return (*compute_terms(job, outlook), *exchanged, *copied, *tiled, *again, *acting, *_measured_terms(job))
 
 
 def microseconds(seconds: float) -> int:

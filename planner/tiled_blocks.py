@@ -24,7 +24,7 @@ def tile_terms(job: Job, windows: dict[str, Repeats], microseconds: Rounded, out
     runtime/sequence_parallel/ulysses_sp.py, TiledMLP). In a recomputed layer the block runs to its end, closing product
     included, since its input is kept once all of it is done.
     """
-    if max(job.mlp_tiles) > 1:
+    if any(blocks.tiles > 1 for blocks in job.block_ways):
         for stage in stages(job):
             for window, repeats in windows.items():
                 yield _term(job, stage, window, repeats, microseconds, outlook)

@@ -27,7 +27,7 @@ from planner.time_lines import step_time
 from tests.jobs import NVME, job, random_plan
 
 Trait = tuple[str, Any]
-DRAWN = 12  # candidates of which one is taken
+DRAWN = 20  # candidates of which one is taken
 OPEN = 5  # choices with two candidate values
 LARGEST = 500  # plans of a job
 TRIED = 60  # random plans among which one is looked for that breaks no rule
@@ -143,7 +143,7 @@ def aimed_job(draft: Draft) -> Job:
     nodes = 2 if "nodes" in asked else 1
     length = 16384 if "sequence_length" in asked else draw.choice((256, 1024))
     found = job(
-        model="dense_then_experts/config.json" if settings["degree"] == "expert" else size,
+        model=_model(draft, asked) or size,
         cluster={"gpu": "a100-sxm-80gb", "gpus_per_node": gpus // nodes, "nodes": nodes, "interconnect": "100 Gbit/s",
                  "nvme": NVME, "gpu_price": "2 USD/hour"},
         training={
@@ -163,6 +163,14 @@ def _facts_asked(draft: Draft) -> set[str]:
     """The facts of a job that techniques of the draft are only there with."""
     named = (TECHNIQUES[name].values.get(value) for name, values in draft.choices.items() for value in values)
     return {fact for technique in named if technique is not None for fact in technique.where}
+
+
+def _model(draft: Draft, asked: set[str]) -> str:
+    """A model with the blocks that techniques of the draft are there with; empty for any."""
+    modules = "+".join(map(str, draft.choices["recompute_modules"]))
+    if draft.settings["degree"] == "expert" or "moe_act" in modules:
+        return "dense_then_experts/config.json"
+    return "latent_attention/config.json" if "latent_attention" in asked and "mla_up_proj" in modules else ""
 
 
 def _layouts(found: Job, degree: str, draw: Random) -> tuple[Layout, ...]:

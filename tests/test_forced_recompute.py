@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from planner.blocks import Blocks
 from planner.compute import recomputed_seconds
 from planner.floors import Floors, StandingFloors
 from planner.forced_recompute import ForcedRecompute
@@ -42,7 +43,7 @@ def test_no_plan_that_holds_is_faster(runtime: str, usable: str) -> None:
 def test_blocks_in_tiles_store_less(usable: str) -> None:
     """With one sequence at a time of 16,384 tokens a feed-forward block may keep its input alone."""
     specification = planned(usable, runtime="deepspeed", sequence_length=16384, global_batch=8)
-    assert max(specification.job.mlp_tiles) > 1
+    assert max(blocks.tiles for blocks in specification.job.block_ways) > 1
     _held(specification)
 
 
@@ -94,7 +95,7 @@ def test_nothing_is_forced_where_tiles_make_room() -> None:
     specification, layout = specify(found), layouts(found)[0]
     one, values = share(found, layout), {"layout": layout, "micro_batch": 1}
     ((kind, count),) = one.kind_counts
-    less = one.of(kind, 4).stored.at(found.tokens(values)) * count
+    less = one.of(kind, Blocks(tiles=4)).stored.at(found.tokens(values)) * count
     assert less < one.of(kind).stored.at(found.tokens(values)) * count
 
     def forced(*tiles: int) -> float:

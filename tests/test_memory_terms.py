@@ -51,16 +51,16 @@ def layer(stored: int = 0, **amounts: int) -> LayerActivations:
 PASSES = ("forward", "loss", "backward_start")
 LATER = (*PASSES, "recompute_start", "backward_end")
 BATCH = ("layout", "micro_batch")
-TILED = (*BATCH, "mlp_tiles")
-INTERVAL = (*TILED, "checkpoint_interval", "recompute_policy")
-OFFLOADED = (*TILED, "activation_offload")
+KEPT = (*BATCH, "mlp_tiles", "recompute_modules")
+INTERVAL = (*KEPT, "checkpoint_interval", "recompute_policy")
+OFFLOADED = (*KEPT, "activation_offload")
 AT_CHECKPOINTS = ((*PASSES, "recompute_start"), (*BATCH, "recompute_policy", "activation_offload"), ("checkpoints",))
 # Moments, scope, measures and device of each term of a job without a pipeline.
 STANDING = {
     "activations of kept layers": [(PASSES, OFFLOADED, ("recomputed_layers",), "gpu")],
     "activations of kept layers on the host": [(PASSES, OFFLOADED, ("recomputed_layers",), "host")],
     "one layer running forward": [(("forward",), INTERVAL, (), "gpu")],
-    "backward of the last layer": [(("backward_start",), TILED, (), "gpu")],
+    "backward of the last layer": [(("backward_start",), KEPT, (), "gpu")],
     "recomputed segment": [(("recompute_start",), INTERVAL, (), "gpu")],
     "backward of the first layers": [(("backward_end",), INTERVAL, (), "gpu")],
     "checkpoints": [(*AT_CHECKPOINTS, "gpu")],

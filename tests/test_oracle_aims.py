@@ -11,7 +11,7 @@ from planner.terms import TIME
 from tests.aimed_jobs import aimed_job, drafts, wanted_pairs
 from tests.oracle import Oracle, check_conflict
 
-JOBS, BATCHES, TOP = 500, 20, 3
+JOBS, BATCHES, TOP = 540, 20, 3
 
 
 def test_every_pair_of_traits_meets_in_some_job() -> None:

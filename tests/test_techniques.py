@@ -63,7 +63,7 @@ def test_the_new_choice_joins_the_space_in_its_place(tmp_path: Path) -> None:
         "optimizer_offload", "optimizer_on_gpu", "offloaded_update", "parameter_offload", "gradient_sync",
         "state_compression",
         "optimizer_update", "gradient_accumulation_dtype", "micro_batch", "activation_offload", "loss",
-        "recompute_policy", "mlp_tiles", "checkpoint_interval", "checkpoint_count",
+        "recompute_policy", "mlp_tiles", "recompute_modules", "checkpoint_interval", "checkpoint_count",
     ]  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def test_an_unknown_fact_under_where(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found.expected == (
         "one of runtime, precision, optimizer, method, gpus, nodes, paged, clipping, feed_forward, "
-        "sequence_length"
+        "sequence_length, kernels, products, experts, shared_experts, latent_attention"
     )
 
 

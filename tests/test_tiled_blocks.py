@@ -121,13 +121,13 @@ def test_gradients_of_a_block_wait_for_the_last_tile() -> None:
 )
 def test_where_tiles_do_anything(changes: dict[str, Any], values: tuple[int, ...]) -> None:
     found = long_job(**changes)
-    assert job_space(found).by_name["mlp_tiles"].values == values == found.mlp_tiles
+    assert job_space(found).by_name["mlp_tiles"].values == values == tuple(blocks.tiles for blocks in found.block_ways)
 
 
 @pytest.mark.parametrize("model", ["gpt2-xl", "mixtral-8x7b"])
 def test_only_plain_gated_blocks_are_tiled(model: str) -> None:
     found = job(model=model, training=LONG)
-    assert (found.feed_forward, found.mlp_tiles) == ("other", (1,))
+    assert (found.feed_forward, {blocks.tiles for blocks in found.block_ways}) == ("other", {1})
 
 
 def test_several_sequences_are_divided_by_micro_batches() -> None:

@@ -50,21 +50,26 @@ def _experts_stored(block: FeedForward, hidden: int, settings: ActivationSetting
     A loop over the experts indexes rows anew for each, which keeps one more row per routed token, and does without
     the sorted order (8 bytes) of the grouped product.
     """
-    element, routed = settings.element, _rows(block)
+    element, routed = settings.element, routed_rows(block)
     tokens = routed * (2 * element * hidden + _expert_inner(block, settings) * block.width)
     weights = 8 * routed + 4 if block.routing_weights_fp32 else element * routed
     order = 32 * routed
     if settings.experts == "loop":
         tokens, order = tokens + routed * element * hidden, 24 * routed
     router = order + 4 * block.experts + weights + (4 * hidden if block.router_fp32_input else 0)
-    shared = _expert_inner(block, settings) * block.shared_width
+    shared = shared_bytes(block, settings)
     gated = element * hidden + element if block.shared_gate else 0
     return Amount(0, settings.element * hidden + tokens + router + shared + gated)
 
 
-def _rows(block: FeedForward) -> int:
+def routed_rows(block: FeedForward) -> int:
     """Expert rows per token."""
     return block.experts if block.every_expert else block.experts_per_token
+
+
+def shared_bytes(block: FeedForward, settings: ActivationSettings) -> int:
+    """Bytes per token of what the shared experts keep beside their input."""
+    return _expert_inner(block, settings) * block.shared_width
 
 
 def _expert_inner(block: FeedForward, settings: ActivationSettings) -> int:
@@ -137,12 +142,12 @@ def _experts_work(block: FeedForward, hidden: int, settings: ActivationSettings)
     A shared expert without a gate runs after the routed ones: its stored set does not exist yet in forward and is
     gone in backward. A loop does so for one expert's rows at a time (an even share of the tokens).
     """
-    element, stream, routed = settings.element, settings.stream * hidden, _rows(block)
+    element, stream, routed = settings.element, settings.stream * hidden, routed_rows(block)
     if settings.experts == "loop":
         return _loop_work(block, hidden, settings)
     rows = routed * hidden
     wide = 4 if block.routing_weights_fp32 else element
-    late = 0 if block.shared_gate or block.shared_first else _expert_inner(block, settings) * block.shared_width
+    late = 0 if block.shared_gate or block.shared_first else shared_bytes(block, settings)
     gate = element * hidden if block.shared_gate else 0
     combine = (2 * element + 2 * wide) * rows
     matrices = 4 * element * routed * block.width + element * rows
@@ -155,6 +160,6 @@ def _experts_work(block: FeedForward, hidden: int, settings: ActivationSettings)
 def _loop_work(block: FeedForward, hidden: int, settings: ActivationSettings) -> tuple[int, int, int, int]:
     """One expert's rows, and the sum over experts; in backward the sum's gradient and that of each gathered input."""
     element, stream = settings.element, settings.stream * hidden
-    share = element * (3 * hidden + 4 * block.width) * _rows(block) // block.experts
+    share = element * (3 * hidden + 4 * block.width) * routed_rows(block) // block.experts
     backward = 3 * element * hidden + stream + share
     return 3 * stream, 3 * stream + share, backward, backward

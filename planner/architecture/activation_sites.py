@@ -13,6 +13,7 @@ from planner.architecture.activation_feed_forward import feed_forward_stored, fe
 from planner.architecture.activation_mixer import attention_stored, attention_work, recurrence_stored, recurrence_work
 from planner.architecture.activation_norm import norm_backward, norm_stored, reads_stream
 from planner.architecture.amount import ActivationSettings, Amount
+from planner.architecture.modules import discarded
 from planner.architecture.shape import LayerKind
 
 
@@ -48,7 +49,15 @@ def layer_sites(kind: LayerKind, hidden: int, settings: ActivationSettings) -> t
         ordered = [*norms, *_sharing(kind, hidden, settings, blocks)]
     else:
         ordered = [site for index, block in enumerate(blocks) for site in _normed(kind, hidden, settings, index, block)]
-    return tuple(_split(site, hidden, settings) for site in (*ordered, _end(kind, hidden, settings)))
+    sites = (_split(site, hidden, settings) for site in (*ordered, _end(kind, hidden, settings)))
+    return tuple(_made_again(site, kind, hidden, settings) for site in sites) if settings.modules else tuple(sites)
+
+
+def _made_again(site: Site, kind: LayerKind, hidden: int, settings: ActivationSettings) -> Site:
+    """A site without what modules make again: that exists while the site runs, forward and backward, not between."""
+    size, work = discarded(site.name, kind, hidden, settings), site.work
+    running = replace(work, forward=work.forward + size, backward=work.backward + size)
+    return replace(site, stored=site.stored - Amount(0, size), work=running)
 
 
 def _split(site: Site, hidden: int, settings: ActivationSettings) -> Site:

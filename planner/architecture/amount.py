@@ -63,7 +63,8 @@ class ActivationSettings:
     the adapted projections out of q, k, v, o, gate, up, down. `adapter_bytes`: bytes per adapter parameter (PEFT keeps
     them in fp32 unless told otherwise). `dropout`: whether the model's dropout is active;
     `dropout_mask_bytes`: 1 on CUDA, 2 on CPU. `tensor_parallel`, `sequence_parallel`: Megatron's division.
-    `mlp_tiles`: into how many parts of its tokens a dense feed-forward block goes, one after the other.
+    `mlp_tiles`: into how many parts of its tokens a dense feed-forward block goes, one after the other. `modules`: what
+    a kept layer makes again in backward, see `planner.architecture.modules`.
     """
 
     sequence_length: int
@@ -84,6 +85,7 @@ class ActivationSettings:
     tensor_parallel: int = 1
     sequence_parallel: bool = True
     mlp_tiles: int = 1
+    modules: tuple[str, ...] = ()
 
     @property
     def element(self) -> int:

@@ -33,7 +33,8 @@ from planner.units import format_bytes
 # Facts of a job that conditions may test, and the catalog that lists their values (empty: numbers or few words).
 FACTS: Mapping[str, str] = {
     "runtime": "runtime", "precision": "", "optimizer": "optimizers", "method": "", "gpus": "", "nodes": "",
-    "paged": "", "clipping": "", "feed_forward": "", "sequence_length": "",
+    "paged": "", "clipping": "", "feed_forward": "", "sequence_length": "", "kernels": "", "products": "",
+    "experts": "", "shared_experts": "", "latent_attention": "",
 }  # fmt: skip
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "precision": ("fp32", "fp16", "bf16"),
@@ -41,6 +42,11 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "paged": ("yes", "no"),
     "clipping": ("norm", "none"),
     "feed_forward": ("gated", "other"),
+    "kernels": ("huggingface", "liger", "megatron", "compiled"),
+    "products": ("fp32", "fp16", "bf16", "fp8"),
+    "experts": ("yes", "no"),
+    "shared_experts": ("yes", "no"),
+    "latent_attention": ("yes", "no"),
     "gradient_accumulation_dtype": ("fp32", "fp16", "bf16"),
 }
 

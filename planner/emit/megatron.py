@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.blocks import modules_of
 from planner.emit import plan_file
 from planner.emit.launchers import shell
 from planner.evaluate import Evaluation
@@ -18,7 +19,8 @@ from planner.plan import Layout, Plan, layout_of, whole
 TARGET = "megatron"
 RUNTIMES = ("megatron",)
 EXPRESSES = (
-    "layout", "zero_stage", "micro_batch", "checkpoint_count", "checkpoint_interval", "gradient_accumulation_dtype",
+    "layout", "zero_stage", "micro_batch", "checkpoint_count", "checkpoint_interval", "recompute_modules",
+    "gradient_accumulation_dtype",
 )  # fmt: skip
 
 
@@ -40,7 +42,7 @@ def arguments(job: Job, plan: Plan) -> list[list[str]]:
         **_shape(job),
         **_recompute(job, plan),
     }
-    found = [[name, str(value)] for name, value in flags.items()]
+    found = [[name, *map(str, value if isinstance(value, tuple) else (value,))] for name, value in flags.items()]
     return found + [[name] for name in _switches(job, plan)]
 
 
@@ -80,7 +82,10 @@ def _shape(job: Job) -> dict[str, int]:
 
 
 def _recompute(job: Job, plan: Plan) -> dict[str, Any]:
-    """Whole layers: `block` recomputes the first so many, `uniform` cuts all layers into segments."""
+    """Modules of every layer, or whole layers: `block` takes the first so many, `uniform` cuts all into segments."""
+    modules = modules_of(plan.get("recompute_modules", "none"))
+    if modules:
+        return {"--recompute-granularity": "selective", "--recompute-modules": modules}
     count, interval = whole(plan, "checkpoint_count"), whole(plan, "checkpoint_interval")
     if not count or not interval:
         return {}

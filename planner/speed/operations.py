@@ -101,7 +101,7 @@ def layer_operations(kind: LayerKind, hidden: int, division: Division) -> LayerO
     """The operations of one layer of `kind` in a model of width `hidden`."""
     blocks = [block for block in (kind.attention, kind.cross_attention) if block is not None]
     return LayerOperations(
-        products=tuple(_products(kind, hidden, division)),
+        products=tuple(layer_products(kind, hidden, division)),
         attentions=tuple(_attention(block, kind, division) for block in blocks),
         passes=tuple(item for item in _passes(kind, hidden, division) if item.elements),
     )
@@ -110,7 +110,7 @@ def layer_operations(kind: LayerKind, hidden: int, division: Division) -> LayerO
 # ── products ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _products(kind: LayerKind, hidden: int, division: Division) -> Iterator[Product]:
+def layer_products(kind: LayerKind, hidden: int, division: Division) -> Iterator[Product]:
     """Each weight matrix's product; of those that read one input the first says so."""
     matrices = [tensor for tensor in kind.tensors if _multiplies(tensor)]
     last = {tensor.role: tensor for tensor in matrices}
@@ -214,7 +214,7 @@ def _passes(kind: LayerKind, hidden: int, division: Division) -> Iterable[Memory
     yield from _adapter_passes(kind, tensor)
     for block in (kind.attention, kind.cross_attention):
         if block is not None:
-            yield from _attention_passes(block, tensor)
+            yield from attention_passes(block, tensor)
     if kind.recurrence is not None:
         yield MemoryPass("scan", kind.recurrence.inner / tensor)
     if kind.feed_forward is not None:
@@ -244,7 +244,7 @@ def _forks(kind: LayerKind) -> int:
     return sum(max(0, roles.count(role) - 2) for role in ("attention", "mlp")) + (1 if kind.parallel else 0)
 
 
-def _attention_passes(block: Attention, tensor: int) -> Iterable[MemoryPass]:
+def attention_passes(block: Attention, tensor: int) -> Iterable[MemoryPass]:
     """Rotation, norms of queries and keys, and copies out of a fused projection."""
     rows = (block.heads + block.kv_heads) / tensor
     yield MemoryPass("rotary", rows * block.rotary_dim, calls=2)
@@ -253,16 +253,18 @@ def _attention_passes(block: Attention, tensor: int) -> Iterable[MemoryPass]:
     yield MemoryPass("copy", copied if block.split_copies or block.kind == "mla" else 0)
 
 
+def activation_pass(block: FeedForward, width: float) -> MemoryPass:
+    """The activation function of a block over `width` elements of a token."""
+    if block.activation in WRITTEN_OUT_ACTIVATIONS:
+        return MemoryPass("activation_written_out", width)
+    return MemoryPass("gated" if block.gated else "activation", width)
+
+
 def _feed_forward_passes(block: FeedForward, hidden: int, tensor: int) -> Iterable[MemoryPass]:
     """Activation functions over the width that a token meets, and the way to the experts and back."""
     routed = (block.experts if block.every_expert else block.experts_per_token) if block.experts else 0
     width = (block.width * routed if block.experts else block.width) + block.shared_width
-    if block.activation in WRITTEN_OUT_ACTIVATIONS:
-        yield MemoryPass("activation_written_out", width / tensor)
-    elif block.gated:
-        yield MemoryPass("gated", width / tensor)
-    else:
-        yield MemoryPass("activation", width / tensor)
+    yield activation_pass(block, width / tensor)
     if block.experts:
         yield MemoryPass("router", block.experts)
         yield MemoryPass("permute", routed * hidden, gathers=True)

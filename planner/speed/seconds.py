@@ -13,10 +13,11 @@ from planner.speed.attention import AttentionShape, Side, attention_seconds
 from planner.speed.catalog import efficiency
 from planner.speed.matrix import MatrixCurve, curve_at, is_aligned
 from planner.speed.memory_bound import copy_seconds, host_seconds, memory_seconds, weight_seconds
+from planner.speed.modules import module_operations
 from planner.speed.operations import AttentionCall, Division, LayerOperations, Product, layer_operations, norm_pass
 from planner.speed.passes import Traffic, layer_traffic, loss_cost, pass_cost
 
-Pass = Literal["forward", "backward", "recompute", "selective", "attention"]
+Pass = Literal["forward", "backward", "recompute", "selective", "attention", "modules"]
 # Precisions whose products run on narrow copies of 16-bit tensors.
 NARROW = ("fp8", "fp4")
 
@@ -31,7 +32,7 @@ class Setting:
     weight and micro-batch that adding its gradient to what is there reads and writes. `host`: eager, compiled or
     replayed launches. `stops_early`: recomputation ends with the last tensor that backward needs, as torch's checkpoint
     without reentrant autograd does. `dequantized`: frozen weights of linear layers are held in 4 bits. `row_scaled`:
-    narrow tensors have a scale for each row.
+    narrow tensors have a scale for each row. `modules`: what the pass of that name makes again.
     """
 
     peak: str = "bf16"
@@ -45,6 +46,7 @@ class Setting:
     stops_early: bool = True
     dequantized: bool = False
     row_scaled: bool = False
+    modules: tuple[str, ...] = ()
 
     @property
     def wide(self) -> str:
@@ -129,7 +131,8 @@ def layer_parts(
     `tokens`: those of this rank, a share of each sequence with context parallelism; `sequence`: tokens of a whole one.
     `recompute` is a forward that stops before the closing product where `setting.stops_early`. `selective` is that of
     torchtitan's per-operation checkpoints: attention and every second product are kept, the rest is done again;
-    `attention` that of Megatron's selective checkpoints: scores and weighted sum alone.
+    `attention` that of Megatron's selective checkpoints: scores and weighted sum alone; `modules` that of the setting's
+    modules.
     """
     work = _work(gpu, kind, hidden, direction, setting, outlook)
     traffic = work.traffic
@@ -162,7 +165,10 @@ def _work(gpu: Gpu, kind: LayerKind, hidden: int, direction: Pass, setting: Sett
 def _made(gpu: Gpu, kind: LayerKind, hidden: int, direction: Pass, setting: Setting, outlook: str) -> _LayerWork:
     """The work of a pass."""
     side: Side = "backward" if direction == "backward" else "forward"
-    work = _again(layer_operations(kind, hidden, setting.division), direction, setting.stops_early)
+    if direction == "modules":
+        work = module_operations(kind, hidden, setting.division, setting.modules)
+    else:
+        work = _again(layer_operations(kind, hidden, setting.division), direction, setting.stops_early)
     traffic = layer_traffic(
         work,
         side,
