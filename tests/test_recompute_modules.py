@@ -117,7 +117,7 @@ def test_operations_that_are_done_again() -> None:
 
 
 def test_a_dense_block_is_done_again_with_its_norm() -> None:
-    """Three products, the norm of 512 and the activation of 2,048; on two ranks half of each, if the stream is divided."""
+    """Three products, a norm of 512, an activation of 2,048; half of each on two ranks that divide the stream."""
     found = module_operations(kinds()[0], 512, Division(2, sequence_parallel=True), ("mlp",))
     assert [(product.columns, product.inner) for product in found.products] == [(1024, 512), (1024, 512), (512, 1024)]
     assert found.passes == (MemoryPass("norm_rms", 256, calls=1), MemoryPass("gated", 1024))
