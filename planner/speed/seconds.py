@@ -217,12 +217,17 @@ def _multiplications(gpu: Gpu, item: Product, side: Side, setting: Setting, outl
 def _call(
     gpu: Gpu, call: AttentionCall, tokens: float, sequence: int, side: Side, setting: Setting, outlook: str
 ) -> float:
-    """One attention call. A rank does its share of each sequence (ring), or all of its heads' (Ulysses)."""
+    """One layer's attention. A rank does its share of each sequence (ring), or all of its heads' (Ulysses).
+
+    In each round of a ring its tokens meet those of one rank: with early and late ones alike half of the pairs, as many
+    as in one causal call over them.
+    """
     division = setting.division
     whole = tokens / sequence * (division.context_parallel if division.context == "heads" else 1)
+    rounds = 1 if division.context == "heads" or call.window else division.context_parallel
     shape = AttentionShape(
-        whole,
-        sequence,
+        whole * rounds,
+        -(-sequence // rounds),
         call.heads,
         call.kv_heads,
         call.head_dim,
@@ -231,8 +236,19 @@ def _call(
         call.window,
         call.dropout,
     )
-    seconds = attention_seconds(gpu, setting.peak, shape, side, setting.attention, outlook)
+    seconds = rounds * attention_seconds(gpu, setting.peak, shape, side, setting.attention, outlook)
+    if rounds > 1:
+        seconds += _merging(gpu, call, tokens, rounds, side, outlook)
     return seconds * _imbalance(division) if call.causal else seconds
+
+
+def _merging(gpu: Gpu, call: AttentionCall, tokens: float, rounds: int, side: Side, outlook: str) -> float:
+    """Adding up a ring's rounds: outputs in forward, gradients of queries, keys and values in backward."""
+    width = call.heads * call.value_dim
+    if side == "backward":
+        width = (call.heads + call.kv_heads) * call.head_dim + call.kv_heads * call.value_dim
+    touched = efficiency("attention")["merged"]["value"] * width * tokens
+    return memory_seconds(gpu, rounds * touched, rounds, outlook)
 
 
 def _imbalance(division: Division) -> float:

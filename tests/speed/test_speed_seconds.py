@@ -9,8 +9,9 @@ import pytest
 from planner import hardware_catalog
 from planner.architecture.catalog_models import catalog_model
 from planner.hardware import Gpu
-from planner.speed.attention import AttentionShape, attention_seconds
+from planner.speed.attention import AttentionShape, Side, attention_seconds
 from planner.speed.matrix import matrix_seconds
+from planner.speed.memory_bound import memory_seconds
 from planner.speed.operations import Division
 from planner.speed.seconds import Parts, Pass, Setting, embedding_seconds, head_seconds, layer_parts, layer_seconds
 
@@ -104,10 +105,25 @@ def test_small_layers_wait_for_the_host() -> None:
     assert found.seconds == found.host > found.products + found.attention + found.memory
 
 
+@pytest.mark.parametrize(("direction", "width"), [("forward", 32 * 128), ("backward", (32 + 2 * 8) * 128)])
+def test_a_ring_goes_round_in_calls_of_its_own_tokens(direction: Side, width: int) -> None:
+    """Four ranks share 4,096 tokens: four causal calls of 1,024, each added up with 6 bytes for each element."""
+    ring = Setting(division=Division(context_parallel=4))
+    shape = AttentionShape(1, 1024, 32, 8, 128, 128)
+    once = attention_seconds(gpu(), "bf16", shape, direction, "flash", "typical")
+    merged = memory_seconds(gpu(), 4 * 6 * 1024 * width, 4, "typical")
+    assert parts(direction, ring, 1024).attention == pytest.approx(4 * once + merged)
+
+
 def test_ring_and_heads_take_equal_work() -> None:
+    """Among very many tokens, where a call's own cost and what is added up vanish."""
     ring = Setting(division=Division(context_parallel=4))
     heads = Setting(division=Division(context_parallel=4, context="heads"))
-    assert parts("forward", ring, 1024).attention == pytest.approx(parts("forward", heads, 1024).attention, rel=0.05)
+    found = [
+        layer_parts(gpu(), KIND, 4096, 2**18, 2**20, "forward", setting, "typical").attention
+        for setting in (ring, heads)
+    ]
+    assert found[0] == pytest.approx(found[1], rel=0.01)
 
 
 def test_layer_seconds_are_those_of_its_parts() -> None:
