@@ -225,6 +225,7 @@ def test_arguments_of_megatron() -> None:
     told = arguments(found, plan(found, recompute_modules="layernorm+moe_act"))
     assert ["--recompute-granularity", "selective"] in told
     assert ["--recompute-modules", "layernorm", "moe_act"] in told
+    assert ["--moe-grouped-gemm"] in told
     assert not any(words[0].startswith("--recompute") for words in arguments(found, plan(found)))
 
 

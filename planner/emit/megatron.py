@@ -102,6 +102,8 @@ def _switches(job: Job, plan: Plan) -> list[str]:
         found.append("--fp8-format=hybrid")
     if whole(plan, "zero_stage"):
         found += ["--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"]
+    if any(kind.feed_forward is not None and kind.feed_forward.experts for kind in job.layer_kinds):
+        found.append("--moe-grouped-gemm")  # as the books have it; recomputed activations of experts need it
     if layout_of(plan).tensor > 1 and not layout_of(plan).whole_stream:
         found.append("--sequence-parallel")
     if plan.get("gradient_accumulation_dtype") == "fp32" and dtype == "bf16":
