@@ -23,8 +23,8 @@ from planner.cluster import Group, collective_seconds
 from planner.compute import clock, coefficients, overlap_slowdown
 from planner.effects import Axis
 from planner.job import Job
-from planner.layouts import WHOLE, layouts, stages
-from planner.plan import Layout, whole
+from planner.layouts import WHOLE, fullest_stage, layouts, stages
+from planner.plan import Layout, layout_of, whole
 from planner.share import Share, measure_name, node_shards, share_of
 from planner.speed.matrix import OPERAND_BYTES
 from planner.speed.seconds import NARROW
@@ -33,6 +33,8 @@ from planner.terms import TimeTerm, Values
 BATCH = ("layout", "micro_batch")
 # The lane of each pipeline stage: stages run beside each other, and the slowest sets the pace.
 STAGE_LANES = {WHOLE: "compute", "first": "compute", "inner": "compute_inner", "last": "compute_last"}
+
+MESSAGES = "pipeline exchange"
 
 Repeats = Callable[[Job, Values], float]
 
@@ -150,14 +152,19 @@ def exchange_terms(
     used = [exchange for exchange in EXCHANGES if _used(job, exchange.degree)]
     for stage in stages(job):
         for window, repeats in windows.items():
-            for exchange in used:
+            for exchange in (exchange for exchange in used if not exchange.lane):
                 yield _layers(job, stage, window, repeats, exchange, microseconds, outlook)
             if _used(job, "pipeline"):
                 yield _between(job, stage, window, repeats, microseconds, outlook)
+    for window, repeats in windows.items():
+        for exchange in (exchange for exchange in used if exchange.lane):
+            yield _layers(job, "", window, repeats, exchange, microseconds, outlook)
+        if _used(job, "virtual_stages") and job.runtime.messages_beside_chunks:
+            yield _beside_chunks(job, window, microseconds, outlook)
 
 
 def _used(job: Job, degree: str) -> bool:
-    """Whether some layout has more than one rank along a degree."""
+    """Whether some layout has more than one rank along a degree, or more than one chunk."""
     return any(getattr(layout, degree) > 1 for layout in layouts(job))
 
 
@@ -170,23 +177,42 @@ def _layers(
     rounded: Callable[[float], int],
     outlook: str,
 ) -> TimeTerm:
-    """One exchange of all layers of a stage in one window; recomputed layers exchange in backward again."""
-    recomputed = tuple(measure_name(name, stage) for name in job.recomputed_kinds)
-    direction = "forward" if window == "forward" else "backward"
+    """One exchange of all layers of a stage in one window.
+
+    `stage` is empty where the exchange runs beside the layers: in the one lane for that the stage with the most layers
+    is counted.
+    """
+    told = (stage,) if stage else stages(job)
 
     def body(values: Values) -> int:
-        share = share_of(job, values, stage)
-        if not share.exists or getattr(share.layout, exchange.degree) == 1:
-            return 0
-        times, tokens = repeats(job, values), job.tokens(values)
-        total = rounded(times * _all_layers(share, exchange, tokens, direction, outlook))
-        if direction == "forward":
-            return total
-        again = zip(_each_kind(share, exchange, tokens, "forward", outlook), recomputed, strict=True)
-        return total + sum(rounded(times * seconds) * whole(values, name) for seconds, name in again)
+        counted = told[0] if len(told) == 1 else fullest_stage(len(job.layer_kinds), layout_of(values))
+        share, times = share_of(job, values, counted), repeats(job, values)
+        return _exchanged(share, values, window, times, exchange, rounded, outlook)
 
-    measures = () if direction == "forward" else recomputed
+    recomputed = tuple(measure_name(name, one) for one in told for name in job.recomputed_kinds)
+    measures = () if window == "forward" else recomputed
     return TimeTerm(exchange.name, BATCH, measures, body, window, exchange.lane or STAGE_LANES[stage])
+
+
+def _exchanged(
+    share: Share,
+    values: Values,
+    window: str,
+    times: float,
+    exchange: Exchange,
+    rounded: Callable[[float], int],
+    outlook: str,
+) -> int:
+    """One exchange of all layers of a share, paid so many times; recomputed layers exchange in backward again."""
+    if not share.exists or getattr(share.layout, exchange.degree) == 1:
+        return 0
+    job, tokens, direction = share.job, share.job.tokens(values), "forward" if window == "forward" else "backward"
+    total = rounded(times * _all_layers(share, exchange, tokens, direction, outlook))
+    if direction == "forward":
+        return total
+    recomputed = (measure_name(name, share.stage) for name in job.recomputed_kinds)
+    again = zip(_each_kind(share, exchange, tokens, "forward", outlook), recomputed, strict=True)
+    return total + sum(rounded(times * seconds) * whole(values, name) for seconds, name in again)
 
 
 @lru_cache(maxsize=65536)
@@ -204,13 +230,36 @@ def _all_layers(share: Share, exchange: Exchange, tokens: int, direction: str, o
 def _between(
     job: Job, stage: str, window: str, repeats: Repeats, rounded: Callable[[float], int], outlook: str
 ) -> TimeTerm:
-    """What a stage receives from the one before it, in one window."""
+    """What a stage receives from the one before it, and waits for, in one window."""
 
     def body(values: Values) -> int:
         share, tokens = share_of(job, values, stage), job.tokens(values)
-        return rounded(repeats(job, values) * pipeline_seconds(share, tokens, outlook)) if share.exists else 0
+        times = repeats(job, values) - _hidden_messages(share, window, values)
+        return rounded(times * pipeline_seconds(share, tokens, outlook)) if share.exists else 0
 
-    return TimeTerm("pipeline exchange", BATCH, (), body, window, STAGE_LANES[stage])
+    return TimeTerm(MESSAGES, BATCH, (), body, window, STAGE_LANES[stage])
+
+
+def _beside_chunks(job: Job, window: str, rounded: Callable[[float], int], outlook: str) -> TimeTerm:
+    """What a stage receives while it computes another chunk, in one window."""
+
+    def body(values: Values) -> int:
+        share, tokens = share_of(job, values, "first"), job.tokens(values)
+        return rounded(_hidden_messages(share, window, values) * pipeline_seconds(share, tokens, outlook))
+
+    return TimeTerm(MESSAGES, BATCH, (), body, window, "communication")
+
+
+def _hidden_messages(share: Share, window: str, values: Values) -> int:
+    """Micro-batches of a window whose messages pass while a stage computes another chunk.
+
+    With several chunks a stage has one to compute while another's message is on its way, but for the pipeline's filling
+    and draining (megatron/training/arguments.py: overlap_p2p_comm, on with the interleaved schedule alone).
+    """
+    if share.layout.virtual_stages == 1 or not share.job.runtime.messages_beside_chunks:
+        return 0
+    micro_batches = share.job.micro_batches(values)
+    return {"forward": micro_batches, "backward": micro_batches - 1}.get(window, 0)
 
 
 def data_group(layout: Layout) -> Group:

@@ -177,6 +177,11 @@ def stage_layers(layers: int, layout: Layout, stage: str) -> tuple[int, int]:
     return {"first": 0, "inner": counts["first"], "last": layers - counts["last"]}[stage], counts[stage]
 
 
+def fullest_stage(layers: int, layout: Layout) -> str:
+    """The stage that holds the most layers; of equal ones the first."""
+    return max(STAGES, key=lambda stage: stage_layers(layers, layout, stage)[1])
+
+
 def stage_counts(layers: int, layout: Layout) -> list[int]:
     """Layers of every stage of a pipeline, from its first to its last; they add up to `layers`.
 

@@ -97,6 +97,7 @@ class RuntimeEntry(BaseModel):
     `context` is how context-parallel ranks share a sequence, see `planner.speed.operations.Division`.
     `tensor_backward`: tensor-parallel layers wait in backward for all of their exchange (`awaited`), keep what forward
     gathered (`kept`), or gather again and reduce `beside_products` of the weights' and inputs' gradients.
+    `messages_beside_chunks`: a stage with several chunks computes one while another's message is on its way.
     `host_update`: microseconds of the host per trained tensor at the step, which the GPU waits for.
     """
 
@@ -126,6 +127,7 @@ class RuntimeEntry(BaseModel):
     stops_early: bool = True
     context: Literal["ring", "uneven_ring", "heads"] = "ring"
     tensor_backward: Literal["awaited", "kept", "beside_products"] = "awaited"
+    messages_beside_chunks: bool = False
     host_update: float = 0.0
     choices: dict[str, OneOrMore] = Field(default_factory=dict)
     effects: tuple[AnyEffect, ...]

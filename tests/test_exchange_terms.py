@@ -197,3 +197,38 @@ def test_a_layout_without_the_degree_pays_nothing() -> None:
     term = terms(both)["tensor-parallel exchange", "forward", "compute"]
     assert term.value({"layout": Layout(data=8), "micro_batch": 1}) == 0
     assert term.value({"layout": Layout(tensor=2, data=4), "micro_batch": 1}) > 0
+
+
+def test_beside_the_layers_the_fullest_stage_is_counted() -> None:
+    """Four layers over three stages, the ends with one less: 2 on the inner one; recomputed ones exchange again."""
+    layout = Layout(pipeline=3, sequence=2, data=1)
+    one = job(cluster={**TWO_NODES, "gpus_per_node": 3}, training={"runtime": "megatron"})
+    one = one.with_choices({"layout": (layout,)})
+    part, kind = share(one, layout, "first"), one.layer_kinds[0]
+    assert [lane for name, _, lane in terms(one) if name == "sequence-parallel exchange"] == ["communication"] * 3
+    forward, backward = (sequence_seconds(part, kind, 256, way, OUTLOOK) for way in ("forward", "backward"))
+    told = terms(one)["sequence-parallel exchange", "forward", "communication"]
+    assert told.value(values(one)) == picoseconds(7 * 2 * forward)  # type: ignore[arg-type]
+    told = terms(one)["sequence-parallel exchange", "backward", "communication"]
+    assert told.measures == ("recomputed_layers@first", "recomputed_layers@inner", "recomputed_layers@last")
+    again = dict(zip(told.measures, (1, 2, 1), strict=True))
+    expected = picoseconds(5 * 2 * backward) + 2 * picoseconds(5 * forward)
+    assert told.value(values(one, **again)) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("chunks", "hidden"), [(1, (0, 0, 0)), (2, (8, 7, 0))])
+def test_messages_pass_while_another_chunk_is_computed(chunks: int, hidden: tuple[int, ...]) -> None:
+    """Eight micro-batches of one sequence: but for what fills and drains the pipeline, and the last backward.
+
+    A window that holds 7 messages of a layout without chunks waits for all of them.
+    """
+    layouts = (Layout(pipeline=2, data=1, virtual_stages=chunks), Layout(pipeline=2, data=1, virtual_stages=2))
+    one = job(cluster={**TWO_NODES, "gpus_per_node": 1}, training={"runtime": "megatron"})
+    one = one.with_choices({"layout": tuple(dict.fromkeys(layouts))})
+    chosen = {"layout": layouts[0], "micro_batch": 1}
+    message = pipeline_seconds(share(one, layouts[0], "first"), 512, OUTLOOK)
+    for window, beside in zip(WINDOWS, hidden, strict=True):
+        told = terms(one)["pipeline exchange", window, "communication"]
+        assert told.value(chosen) == picoseconds(beside * message)
+        told = terms(one)["pipeline exchange", window, "compute"]
+        assert told.value(chosen) == picoseconds((WINDOWS[window] - beside) * message)
