@@ -10,6 +10,7 @@ from planner.architecture.activation_sites import Site, layer_sites
 from planner.architecture.amount import ActivationSettings, Amount
 from planner.architecture.shape import LayerKind
 from planner.blocks import Blocks, blocks_of, ways
+from planner.compute import clock
 from planner.emit.megatron import arguments
 from planner.errors import NoPlan
 from planner.evaluate import evaluate
@@ -61,9 +62,9 @@ def sites(kind: LayerKind, *modules: str, **settings: Any) -> dict[str, Site]:
         # What the second product of two experts of 512 reads.
         (0, "moe_act", 0, 0),
         (1, "moe_act", 0, 2 * 2 * 512),
-        # 96 of queries, 96 of keys, 64 + 64 out of the latent, for 8 heads; but 32 rotated are kept for all heads.
-        (0, "mla_up_proj", 2 * (8 * (96 + 96 + 64 + 64) - 32), 0),
-        (1, "mla_up_proj", 2 * (8 * (96 + 96 + 64 + 64) - 32), 0),
+        # The normed latent, 96 of queries, 96 of keys, 64 + 64 out of it, for 8 heads; 32 rotated are kept for all heads.
+        (0, "mla_up_proj", 2 * (128 + 8 * (96 + 96 + 64 + 64) - 32), 0),
+        (1, "mla_up_proj", 2 * (128 + 8 * (96 + 96 + 64 + 64) - 32), 0),
         # Gate, up and product of 512; the block's input is kept.
         (0, "shared_experts", 0, 0),
         (1, "shared_experts", 0, 3 * 2 * 512),
@@ -157,8 +158,6 @@ def test_what_is_exchanged_again() -> None:
 
 def clock_seconds(one: Any, kind: LayerKind, module: str) -> float:
     """Seconds of a module's own operations."""
-    from planner.compute import clock
-
     return clock(one).modules(kind, 512, (module,), "typical")
 
 

@@ -53,13 +53,13 @@ def _expert_activations(site: str, kind: LayerKind, hidden: int, settings: Activ
 
 
 def _latent_projections(site: str, kind: LayerKind, hidden: int, settings: ActivationSettings) -> Bytes:
-    """Queries, keys and values made of the latents; the rotated part of the keys, which all heads share, is kept."""
+    """Normed latents, and queries, keys and values made of them; the keys' rotated part, one for all heads, is kept."""
     block = kind.attention
     if site != "attention" or block is None or block.kind != "mla":
         return NOTHING
     key = block.nope_dim + block.rotary_dim
     made = block.heads * (2 * key + block.nope_dim + block.value_dim)
-    return settings.element * (made - block.rotary_dim), 0
+    return settings.element * (block.query_latent + block.key_value_latent + made - block.rotary_dim), 0
 
 
 def _shared_experts(site: str, kind: LayerKind, hidden: int, settings: ActivationSettings) -> Bytes:
