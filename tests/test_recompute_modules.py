@@ -62,7 +62,7 @@ def sites(kind: LayerKind, *modules: str, **settings: Any) -> dict[str, Site]:
         # What the second product of two experts of 512 reads.
         (0, "moe_act", 0, 0),
         (1, "moe_act", 0, 2 * 2 * 512),
-        # The normed latent, 96 of queries, 96 of keys, 64 + 64 out of it, for 8 heads; 32 rotated are kept for all heads.
+        # The normed latent; for 8 heads 96 of queries, 96 of keys, 64 + 64 out of it; but 32 rotated are kept.
         (0, "mla_up_proj", 2 * (128 + 8 * (96 + 96 + 64 + 64) - 32), 0),
         (1, "mla_up_proj", 2 * (128 + 8 * (96 + 96 + 64 + 64) - 32), 0),
         # Gate, up and product of 512; the block's input is kept.
