@@ -278,6 +278,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("root", lambda s: s.root, "parameters outside the layers"),
     Quantity("trained_root", lambda s: s.trained_root, "what is trained outside the layers"),
     Quantity("inside", lambda s: s.parameters - s.root, "parameters of the layers", experts=Share.experts),
+    Quantity("multiplied", lambda s: s.multiplied, "matrices of the layers that products in narrow formats read"),
     Quantity("two_layers", lambda s: 2 * s.largest_layer, "two of the largest layers"),
     Quantity("trained_layer", lambda s: s.largest_trained_layer, "what is trained of the largest layer"),
     Quantity("trained_head", lambda s: s.head * s.job.trains_head, "the head, if trained"),

@@ -16,6 +16,7 @@ from planner.blocks import PLAIN, Blocks
 from planner.job import Job
 from planner.layouts import WHOLE, chunks_under_way, stage_layers
 from planner.plan import Layout, layout_of
+from planner.speed.operations import NARROW_ROLES
 from planner.terms import Values
 
 
@@ -106,6 +107,12 @@ class Share:
         """Elements of experts, which expert-parallel ranks do not share; of those that are trained only."""
         found = ((t, count) for t, count in self.counted if t.role == "expert" and (t.trainable or not trainable))
         return sum(tensor.elements * count for tensor, count in found)
+
+    @cached_property
+    def multiplied(self) -> int:
+        """Elements of the layers' matrices whose products run narrow where the job asks for it."""
+        layers = self.counted[len(self.outside) :]
+        return sum(t.elements * count for t, count in layers if len(t.shape) > 1 and t.role in NARROW_ROLES)
 
     @cached_property
     def sizes(self) -> tuple[tuple[int, int], ...]:

@@ -38,6 +38,8 @@ from planner.quantities import BY_NAME, ceil_divide
 from planner.recomputed_modules import module_terms
 from planner.share import measure_name, share_of
 from planner.speed.memory_bound import memory_seconds
+from planner.speed.passes import pass_cost
+from planner.speed.seconds import NARROW
 from planner.terms import TimeTerm, Values
 from planner.tiled_blocks import tile_terms
 
@@ -54,7 +56,8 @@ def time_terms(job: Job, outlook: str) -> tuple[TimeTerm, ...]:
     tiled = tile_terms(job, REPEATS, microseconds, outlook)
     again = module_terms(job, REPEATS, microseconds, outlook)
     acting = _effect_terms(reader, effects, outlook)
-    return (*compute_terms(job, outlook), *exchanged, *copied, *tiled, *again, *acting, *_measured_terms(job))
+    once = (*_narrow_terms(job, outlook), *_measured_terms(job))
+    return (*compute_terms(job, outlook), *exchanged, *copied, *tiled, *again, *acting, *once)
 
 
 def microseconds(seconds: float) -> int:
@@ -150,6 +153,18 @@ def _slots(every: str, during: str, lane: str) -> tuple[_Slot, ...]:
     if every == "micro_batch":
         return (_Slot(during, lane, REPEATS[during]),)
     return (_Slot("last_backward" if during == "backward" else during, lane, _once),)
+
+
+def _narrow_terms(job: Job, outlook: str) -> Iterable[TimeTerm]:
+    """Narrow copies of the weights where they are made once a step, on the first pipeline stage as on any."""
+    size, kernels = pass_cost("narrow_weight_of_the_step", job.training.kernels, "forward")
+
+    def body(values: Values) -> int:
+        weights = share_of(job, values, stages(job)[0]).multiplied
+        return microseconds(memory_seconds(job.cluster.gpu, size * weights, kernels, outlook))
+
+    if size and job.training.precision.peak in NARROW:
+        yield TimeTerm("narrow copies of the weights", ("layout",), (), body, "optimizer_step", "serial")
 
 
 def _measured_terms(job: Job) -> Iterable[TimeTerm]:

@@ -40,6 +40,14 @@ def test_narrow_copies_as_the_model_code_runs() -> None:
     assert traffic("forward", "huggingface", narrow=True).per_token == 10 * 400 + 3600
 
 
+def test_narrow_weights_may_be_kept_for_the_step() -> None:
+    """Transformer Engine makes them in the first micro-batch; inputs of 100 and 200 at 3 B, the norm at 4 B x 100."""
+    found = traffic("forward", "megatron", narrow=True)
+    assert (found.per_token, found.constant) == (3 * 300 + 400, 0)
+    assert pass_cost("narrow_weight_of_the_step", "megatron", "forward") == (4, 1)
+    assert pass_cost("narrow_weight_of_the_step", "compiled", "forward") == (0, 0)
+
+
 def test_losses() -> None:
     assert loss_cost("standard", "forward") == (20, 6)
     assert loss_cost("kernel", "backward") == (4, 1)
