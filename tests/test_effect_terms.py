@@ -56,7 +56,14 @@ def test_power_of_two(size: int, expected: int) -> None:
     ],
 )
 def test_pinned_bytes(size: int, piece: int, expected: int) -> None:
-    assert pinned_bytes(size, piece) == expected
+    assert pinned_bytes(size, piece, piece) == expected
+
+
+def test_pieces_are_pinned_as_the_largest_of_them_may_be() -> None:
+    """7 bytes from pieces of 3 on: two of up to 4 and one of 1; two of up to 5 are less than 8 each with that one."""
+    assert pinned_bytes(7, 3, 4) == 4 + 4 + 1
+    assert pinned_bytes(7, 3, 5) == 2 * 7
+    assert pinned_bytes(700, 1, 500) == 2 * 700
 
 
 def test_bytes_times_elements() -> None:
@@ -206,7 +213,7 @@ def test_pinned_sub_groups_are_rounded_up_one_by_one() -> None:
     """
     found = job(model={"parameters": 2_000_000_000, "layers": 4})
     term = only(allocate(device="host", pinned="sub_groups"), found=found)
-    assert term.value({"layout": TWO}) == 2 * 10 * (1 << 29)
+    assert term.value({"layout": TWO, "sub_group": 100_000_000}) == 2 * 10 * (1 << 29)
 
 
 def test_pinning_rounds_on_the_host_only() -> None:

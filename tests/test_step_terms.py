@@ -210,7 +210,7 @@ def test_a_part_of_a_transfer_is_of_whole_sub_groups() -> None:
     for percentage, size in expected.items():
         once = microseconds(host_link_seconds(one.cluster, size, "to_gpu", 1, OUTLOOK))
         assert paid(one, "copy", optimizer_on_gpu=percentage) == {("optimizer_step", "serial"): once}
-    assert found(one, "copy")[0].scope == ("layout", "micro_batch", "optimizer_on_gpu")
+    assert found(one, "copy")[0].scope == ("layout", "micro_batch", "sub_group", "optimizer_on_gpu")
     one = acting(
         update(unit="cpu", bytes=28, part=part), model=model, cluster=cluster, choices={"optimizer_on_gpu": [0, 30]}
     )
