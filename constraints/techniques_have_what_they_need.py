@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from planner.job import Job
 from planner.plan import Plan, Value, read_from
+from planner.sizes import unmet_fact
 from planner.terms import Requirement, Rule, Values
 
 NAME = "techniques_have_what_they_need"
@@ -34,8 +35,7 @@ def _idle(job: Job) -> Iterator[tuple[str, Value, str]]:
     """Techniques that the job names though it has not the facts that they need: (choice, value, fact)."""
     for choice, wanted in job.choices.items():
         for value in wanted:
-            technique = job.techniques.entry(choice, value)
-            unmet = job.unmet_fact(technique) if technique is not None else None
+            unmet = unmet_fact(job, choice, value)
             if unmet is not None:
                 yield choice, value, unmet
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from planner.batches import BATCH, Batch, Batches
+from planner.buckets import ceil_divide
 from planner.clock import Clock
 from planner.forms import LARGEST, Reader, least_time, may_hold
 from planner.objective import GRAIN, Coordinate, slackened
@@ -32,7 +33,6 @@ from planner.points import (
     readers,
     standing_floors,
 )
-from planner.quantities import ceil_divide
 from planner.rows import least_rows
 from planner.specification import Specification
 

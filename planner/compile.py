@@ -14,12 +14,12 @@ from typing import Literal
 from ortools.sat.python import cp_model
 
 from planner.beside import run_beside
+from planner.buckets import ceil_divide
 from planner.errors import InputError, InternalError
 from planner.forms import LARGEST, Form
 from planner.objective import GRAIN
 from planner.plan import Plan, Value
 from planner.points import Lines, Point, Points, affine_rows
-from planner.quantities import ceil_divide
 from planner.rows import Rows
 from planner.terms import TIME
 

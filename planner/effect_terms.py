@@ -9,6 +9,8 @@ from functools import lru_cache
 from math import ceil
 from operator import itemgetter
 
+from planner.buckets import partition as partition_of
+from planner.buckets import sub_groups
 from planner.effects import Allocate, AnyEffect, Book, Effect, Format, Move, OneOf, Part, Scale, Shard, When
 from planner.errors import InputError
 from planner.job import Job
@@ -126,13 +128,13 @@ class Reader:
         job, stage, name, rest = self.job, self.stage, part.choice, part.rest
 
         def body(values: Values) -> Fraction:
-            partition = BY_NAME["partition"].body(share_of(job, values, stage))
-            groups = -(-partition // job.sub_group_size)
+            partition, size = partition_of(share_of(job, values, stage)), max(1, whole(values, "sub_group"))
+            groups = -(-partition // size)
             counted = int((1 - (100 - whole(values, name)) / 100) * groups)  # of binary fractions, as there
-            share = min(Fraction(1), Fraction(counted * job.sub_group_size, max(1, partition)))
+            share = min(Fraction(1), Fraction(counted * size, max(1, partition)))
             return 1 - share if rest else share
 
-        return (*LAYOUT, name), body
+        return (*LAYOUT, "sub_group", name), body
 
     def width(self, width: str | Fraction) -> tuple[tuple[str, ...], Callable[[Values], Fraction]]:
         """(scope, bytes per element) of a number or a named width, in the format that the effects give it."""
@@ -170,8 +172,7 @@ class Reader:
         (when_scope, holds), (over_scope, ranks) = self.condition(when), self.divisor(over)
         (width_scope, size), (factor_scope, factor) = self.width(width), self.factor(scaled)
         part_scope, portion = self.part(part)
-        batch = ("micro_batch",) if quantity.per_token else ()
-        scope = unique([*LAYOUT, *batch, *when_scope, *over_scope, *width_scope, *factor_scope, *part_scope])
+        scope = unique([*quantity.scope, *when_scope, *over_scope, *width_scope, *factor_scope, *part_scope])
         job, stage = self.job, self.stage
 
         scales = any(isinstance(effect, Scale) and effect.book == scaled for effect in self.effects)
@@ -191,7 +192,7 @@ class Reader:
             if not plainly:
                 each *= factor(values) * portion(values)
             upper, lower = each.numerator, each.denominator * divisor  # bytes per element
-            elements = quantity.per_copy(share) if divisor > 1 else quantity.body(share)
+            elements = quantity.per_copy(share, values) if divisor > 1 else quantity.elements(share, values)
             total = -(-elements * upper // lower) * times(share, values)
             slopes = quantity.slopes(share)
             return total + sum(-(-slope * upper // lower) * whole(values, name) for name, slope in slopes.items())
@@ -222,22 +223,24 @@ def _allocation(reader: Reader, effect: Allocate) -> Iterable[MemoryTerm]:
     home_scope, home = reader.home(effect.book) if effect.device == "home" else ((), None)
     moves = {effect_.to for effect_ in reader.effects if isinstance(effect_, Move) and effect_.book == effect.book}
     devices = ("gpu", *sorted(moves)) if home else (effect.device,)
+    pieces = BY_NAME["sub_group"].scope if effect.pinned == "sub_groups" else ()
     for device in devices:
-        body = _on_device(reader.job, effect, device, home, amount)
+        body = _on_device(reader, effect, device, home, amount)
         yield MemoryTerm(
-            effect.name, unique([*scope, *home_scope]), measures, body, device, effect.book, effect.moments,
+            effect.name, unique([*scope, *home_scope, *pieces]), measures, body, device, effect.book, effect.moments,
             effect.source, reader.stage, effect.apart,
         )  # fmt: skip
 
 
 def _on_device(
-    job: Job,
+    reader: Reader,
     effect: Allocate,
     device: str,
     home: Callable[[Values], Mapping[str, Fraction]] | None,
     amount: Callable[[Values], int],
 ) -> Callable[[Values], int]:
     """The amount that is on `device`, rounded as pinned host memory is, for every rank of a node."""
+    job = reader.job
 
     def body(values: Values) -> int:
         share = Fraction(1) if home is None else home(values).get(device, Fraction(0))
@@ -245,19 +248,22 @@ def _on_device(
         if device == "gpu" or size == 0:
             return size
         if effect.pinned != "no" and device == "host":
-            size = pinned_bytes(size, job.sub_group_size * 4 if effect.pinned == "sub_groups" else size)
+            cut = effect.pinned == "sub_groups"
+            size = pinned_bytes(size, (sub_groups(share_of(job, values, reader.stage), values) if cut else ()) or (1,))
         return size if effect.per == "node" else size * job.ranks_per_node(values)
 
     return body
 
 
-def pinned_bytes(size: int, piece: int) -> int:
-    """Host bytes that torch pins for `size` bytes cut in pieces: each is rounded up to a power of two.
+@lru_cache(maxsize=4096)
+def pinned_bytes(size: int, pieces: tuple[int, ...]) -> int:
+    """Host bytes that torch pins for `size` bytes cut in pieces of these proportions: each takes a power of two.
 
-    Source: torch 2.13 ATen/core/CachingHostAllocator.h, default thresholds. Example: 5 bytes in pieces of 3: 4 + 2.
+    Source: torch 2.13 ATen/core/CachingHostAllocator.h, default thresholds.
+    Example: 5 bytes in pieces of 3 and 2: 4 + 2; 14 bytes in pieces that are as 3, 3 and 1: 8 + 8 + 2.
     """
-    whole, rest = divmod(size, piece)
-    return whole * power_of_two(piece) + (power_of_two(rest) if rest else 0)
+    total = sum(pieces)
+    return sum(power_of_two(ceil(Fraction(size * piece, total))) for piece in pieces)
 
 
 def power_of_two(size: int) -> int:

@@ -198,7 +198,8 @@ class Collective(Effect):
     `message` names the quantity of elements that one call carries (empty: all at once); it only decides latency.
     `copied`: bytes of device memory traffic per element of copies into and out of its buffers, beside it. `per_rank`:
     microseconds of the host for each rank of the group and each call. `awaited_above`: elements of a layer above which
-    nothing runs beside it, and a recomputed layer is gathered once more.
+    nothing runs beside it, and a recomputed layer is gathered once more. `ahead` names the quantity of elements that a
+    call sends before they are needed (empty: as many as it likes); with none the layers wait for it.
     """
 
     kind: Literal["collective"]
@@ -213,6 +214,7 @@ class Collective(Effect):
     copied: float = 0.0
     per_rank: float = 0.0
     awaited_above: float = 0.0
+    ahead: str = ""
 
 
 class Convert(Effect):
@@ -244,7 +246,8 @@ class Transfer(Effect):
 class Update(Effect):
     """Run the optimizer: `gpu` moves `bytes` per element through GPU memory, `cpu` through host memory.
 
-    With a window other than `serial` the host's cores do so beside the layers.
+    With a window other than `serial` the host's cores do so beside the layers. `calls` names the quantity of calls that
+    come on top of those in the rates of the catalogs; each launches `kernels` kernels.
     """
 
     kind: Literal["update"]
@@ -255,6 +258,8 @@ class Update(Effect):
     over: Book | None = None
     part: Part | None = None
     during: Window = "serial"
+    calls: str = ""
+    kernels: float = 0.0
 
 
 class Recompute(Effect):

@@ -18,6 +18,7 @@ from planner.blocks import BLOCK_CHOICES, PLAIN, Blocks, ways
 from planner.cluster import Cluster
 from planner.numerics import Optimizer, Precision
 from planner.plan import LAYOUT_FACTS, Value, layout_of, whole
+from planner.sizes import ELEMENTS
 from planner.terms import Values
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class Job:
         )
         return 3.0 * (layers + self.flops.head_per_token)
 
-    # ── buffers, sized to the model ─────────────────────────────────────────────────────────────────────────────
+    # ── buffers, sized to the model: what choices of a size are unless the job names another ────────────────────
 
     @property
     def reduce_bucket_size(self) -> int:
@@ -352,9 +353,11 @@ class Job:
         return frozenset(name for name in self.techniques.choices if name not in self.choices and self._single(name))
 
     def _single(self, name: str) -> bool:
-        """Whether the runtime and the facts of the job leave one value of a listed choice."""
+        """Whether the runtime and the facts of the job leave one value of a choice that is listed or a size."""
         entry, known = self.techniques.choices[name], self.runtime.choices.get(name)
         if known is not None and len(known) == 1:
+            return True
+        if entry.domain == ELEMENTS:
             return True
         free = [one for one in entry.values.values() if not (one.on_request or one.changes_numerics)]
         return bool(entry.values) and sum(self.unmet_fact(one) is None for one in free) == 1

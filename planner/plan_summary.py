@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from planner.evaluate import Evaluation
 from planner.plan import Layout, Value
+from planner.sizes import default_of
 
 
 def plan_summary(evaluation: Evaluation) -> str:
@@ -31,5 +32,5 @@ def _counts(evaluation: Evaluation, name: str, value: Value) -> bool:
     """Whether a value says something: a degree beside data parallelism, or a choice that is not at its default."""
     if name.endswith("_parallel"):
         return name != "data_parallel" and value != 1
-    entry = evaluation.job.techniques.choices.get(name)
-    return entry is not None and not isinstance(value, Layout) and value not in (entry.default, 0, "none")
+    default = default_of(evaluation.job, name)
+    return default is not None and not isinstance(value, Layout) and value not in (default, 0, "none")

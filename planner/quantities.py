@@ -1,59 +1,74 @@
 """Named quantities of elements that effects multiply: how many parameters, the size of a bucket, of a partition.
 
-Each is a function of one rank's share of the model (the layout decides it, so every scope is the layout), in elements
-on one rank. The registry is explicit; catalogs can use no other names.
+Each is a function of one rank's share of the model, which the layout decides, and of the further choices that it says
+it reads, in elements on one rank. The registry is explicit; catalogs can use no other names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from planner import buckets
 from planner import quantized_exchange as quantized
+from planner.buckets import GATHERING, REDUCING, UPDATING, ceil_divide, partition
 from planner.plan import layout_of
 from planner.share import Share, node_shards
 from planner.terms import Values
+
+Body = Callable[[Share, Values], int]
 
 
 @dataclass(frozen=True)
 class Quantity:
     """Elements on one rank: `body`, plus `slopes` elements per unit of a measure.
 
+    `reads` names the choices beside the layout whose values the body gets; it gets no others.
     `experts` counts those of them that expert-parallel ranks do not share: they are divided over fewer ranks.
     With `per_token` it counts elements for each token of a rank's micro-batch, with `under_way` for each micro-batch
     whose backward is still to come at a pipeline stage. `meaning` is shown in the docs.
     """
 
     name: str
-    body: Callable[[Share], int]
+    body: Body
     meaning: str
     slopes: Callable[[Share], Mapping[str, int]] = lambda _: {}
     experts: Callable[[Share], int] = lambda _: 0
     per_token: bool = False
     under_way: bool = False
+    reads: tuple[str, ...] = ()
 
-    def per_copy(self, share: Share) -> int:
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Every choice that an amount of the quantity depends on."""
+        batch = ("micro_batch",) if self.per_token or self.under_way else ()
+        return ("layout", *batch, *self.reads)
+
+    def elements(self, share: Share, values: Values) -> int:
+        """Elements on one rank; a choice among `values` that the quantity does not say it reads is out of its sight."""
+        return self.body(share, {name: values[name] for name in self.reads})
+
+    def per_copy(self, share: Share, values: Values) -> int:
         """Elements of which each rank that shares a copy of the states has its part: experts count once per copy."""
         expert = share.layout.expert
-        return self.body(share) + ((expert - 1) * self.experts(share) if expert > 1 else 0)
+        return self.elements(share, values) + ((expert - 1) * self.experts(share) if expert > 1 else 0)
 
 
-def ceil_divide(number: int, divisor: int) -> int:
-    """`number` over `divisor`, rounded up."""
-    return -(-number // divisor)
+def _of(body: Callable[[Share], int]) -> Body:
+    """A body that reads the share alone."""
+    return lambda share, _: body(share)
+
+
+def _reading(reads: tuple[str, ...], *found: tuple[str, Body, str]) -> Iterable[Quantity]:
+    """Quantities that read the same choices beside the layout."""
+    return (Quantity(name, body, meaning, reads=reads) for name, body, meaning in found)
 
 
 def shard_ranks(values: Values) -> int:
     """Ranks that share one copy of the model states."""
     return layout_of(values).shards
-
-
-def _partition(share: Share) -> int:
-    """Trainable parameters over the ranks that share them, padded up to a whole number each."""
-    experts = share.experts(trainable=True) * (share.layout.expert - 1)
-    return ceil_divide(share.trainable + experts, share.layout.shards)
 
 
 def _node_partition(share: Share) -> int:
@@ -88,88 +103,9 @@ def touched_elements(sizes: tuple[tuple[int, int], ...], ranks: int) -> int:
     return max(touched.values())
 
 
-@lru_cache(maxsize=4096)
-def reductions(sizes: tuple[tuple[int, int], ...], bucket: int) -> tuple[tuple[int, int, int], ...]:
-    """What each reduction carries, from the last tensor to the first: where it begins and ends, and how many tensors.
-
-    A bucket is reduced when the next gradient does not fit; a gradient larger than a bucket goes alone.
-    Example: tensors 6, 2, 4 and a bucket of 7: 4 and 2 fit, then 6: (6, 12, 2), (0, 6, 1).
-    """
-    found: list[tuple[int, int, int]] = []
-    start = end = sum(size * count for size, count in sizes)
-    tensors = 0
-    for size, count in reversed(sizes):
-        for _ in range(count):
-            if tensors and end - start + size > bucket:
-                found.append((start, end, tensors))
-                end, tensors = start, 0
-            start, tensors = start - size, tensors + 1
-    return (*found, (start, end, tensors)) if tensors else tuple(found)
-
-
-def _after_first_reduction(share: Share) -> int:
-    """What is trained without what the first reduction carries, whose gradients were moved into the bucket."""
-    first = reductions(share.sizes, share.job.reduce_bucket_size)[:1]
-    return share.trainable - sum(end - start for start, end, _ in first)
-
-
-def _split_bucket(share: Share) -> int:
-    """The largest reduction whose gradients several ranks own; those of one rank are reduced where they are."""
-    ranks, part = share.layout.shards, _partition(share)
-    if ranks == 1 or not share.sizes:
-        return 0
-    found = reductions(share.sizes, share.job.reduce_bucket_size)
-    return max((end - start for start, end, _ in found if start // part != (end - 1) // part), default=0)
-
-
-def _split_tensor(share: Share) -> int:
-    """The largest tensor with a gradient where it is larger than a bucket and than what one rank owns."""
-    size = share.largest_trainable
-    return size if size > max(share.job.reduce_bucket_size, _partition(share)) else 0
-
-
-def _copied_bucket(share: Share) -> int:
-    """The largest reduction of more than one gradient: each of them is added to the partition on its own."""
-    found = reductions(share.sizes, share.job.reduce_bucket_size) if share.layout.shards > 1 else ()
-    several = max((end - start for start, end, tensors in found if tensors > 1), default=0)
-    return max(several, _split_bucket(share))
-
-
 def _owned_slice(share: Share) -> int:
     """The largest slice of a single tensor that one rank owns."""
-    return min(share.largest_trainable, _partition(share))
-
-
-def _sub_group(share: Share) -> int:
-    """Elements of one optimizer sub-group (stage 3), never more than the partition."""
-    return min(share.job.sub_group_size, _partition(share))
-
-
-def _sharded_tensor(share: Share) -> int:
-    """The largest tensor over the ranks that share it."""
-    return ceil_divide(share.largest_trainable, share.layout.shards)
-
-
-def _layer_in_use(share: Share) -> int:
-    """The running layer; of one larger than the reuse distance that distance and the matrix in use."""
-    return min(share.largest_layer, share.job.reuse_distance + share.largest_tensor)
-
-
-def _gathered(share: Share) -> int:
-    """What stage 3 holds gathered: it gathers ahead up to the limit on live parameters, and over it by one matrix."""
-    job = share.job
-    ahead = job.live_parameters + share.usual_matrix if job.prefetch_bucket_size else 0
-    return min(share.parameters, max(_layer_in_use(share), ahead))
-
-
-def _gathered_together(share: Share) -> int:
-    """The prefetch bucket and the matrix that crosses its end."""
-    return share.job.prefetch_bucket_size + share.usual_matrix
-
-
-def _unreduced(share: Share) -> int:
-    """A copy of the full bucket, or the gradient that no bucket holds, and the gradient that comes next."""
-    return max(share.job.reduce_bucket_size, share.largest_trainable) + share.usual_matrix
+    return min(share.largest_trainable, partition(share))
 
 
 def _kept_gradients(share: Share) -> int:
@@ -186,24 +122,9 @@ def _recomputed_parameters(share: Share) -> Mapping[str, int]:
     return {name: -int(elements * part) for name, elements in share.recomputed.items()}
 
 
-def _gathered_at_once(share: Share) -> int:
-    """What one gather of stage 3 carries: the prefetch bucket, or one larger matrix."""
-    return max(share.job.prefetch_bucket_size, share.usual_matrix)
-
-
-def _scales_at_once(share: Share) -> int:
-    """Scales of the 8-bit weights that one gather of stage 3 carries."""
-    return ceil_divide(_gathered_at_once(share), quantized.LARGEST_GROUP)
-
-
-def _reduced_at_once(share: Share) -> int:
-    """What one reduction carries: the bucket, or one larger matrix."""
-    return max(share.job.reduce_bucket_size, share.usual_matrix)
-
-
 def _owned_part(share: Share) -> int:
     """What one rank updates where whole tensors are dealt out to ranks: never less than a usual matrix."""
-    return max(_partition(share), share.usual_matrix)
+    return max(partition(share), share.usual_matrix)
 
 
 def _stage_messages(share: Share) -> int:
@@ -246,71 +167,97 @@ def _trained_experts(share: Share) -> int:
 
 
 QUANTITIES: tuple[Quantity, ...] = (
-    Quantity("one", lambda _: 1, "one: `bytes` is the amount itself"),
-    Quantity("parameters", lambda s: s.parameters, "all parameters of the rank's part", experts=Share.experts),
-    Quantity("trainable", lambda s: s.trainable, "parameters that are trained", experts=_trained_experts),
-    Quantity("frozen_models", lambda s: s.job.frozen_models, "parameters of models that only run forward"),
-    Quantity("unquantized", lambda s: s.parameters - s.quantized, "parameters held in the precision of compute"),
-    Quantity("quantized", lambda s: s.quantized, "parameters of a 4-bit base"),
-    Quantity("largest_quantized", lambda s: s.largest_quantized, "the largest tensor of a 4-bit base"),
-    Quantity("flat_copy", _flat_copy, "what is trained, if the GPU has room for it twice"),
-    Quantity("bounced", lambda s: s.trainable - _flat_copy(s), "what is trained, if the GPU has no room for it twice"),
-    Quantity("pinned_shards", _pinned_shards, "every tensor's shard, rounded up to a power of two of bytes"),
-    Quantity("partition", _partition, "trainable parameters over the ranks that share them"),
-    Quantity("node_partition", _node_partition, "all parameters over the ranks of one node that share them"),
-    Quantity("touched", _touched, "elements of the tensors that touch one rank's partition"),
-    Quantity("largest_tensor", lambda s: s.largest_tensor, "the largest single tensor"),
-    Quantity("largest_trainable", lambda s: s.largest_trainable, "the largest tensor with a gradient"),
-    Quantity("two_largest", lambda s: 2 * s.largest_trainable, "twice the largest tensor with a gradient"),
-    Quantity("after_first_reduction", _after_first_reduction, "what is trained without the first reduction's part"),
-    Quantity("split_bucket", _split_bucket, "the largest reduction whose gradients several ranks own"),
-    Quantity("split_tensor", _split_tensor, "the largest gradient, if larger than a bucket and a partition"),
-    Quantity("copied_bucket", _copied_bucket, "the largest reduction of more than one gradient"),
-    Quantity("owned_slice", _owned_slice, "the largest slice of one tensor that a rank owns"),
-    Quantity("largest_layer", lambda s: s.largest_layer, "parameters of the largest layer"),
-    Quantity("layer_in_use", _layer_in_use, "what stage 3 keeps gathered of the running layer"),
-    Quantity("gathered", _gathered, "what stage 3 holds gathered in the middle of a pass"),
-    Quantity("gathered_together", _gathered_together, "what one call of stage 3 gathers at most, one matrix too much"),
-    Quantity("usual_matrix", lambda s: s.usual_matrix, "a usual matrix of the largest layer"),
-    Quantity("two_matrices", lambda s: 2 * s.usual_matrix, "two usual matrices of the largest layer"),
-    Quantity("unreduced", _unreduced, "gradients that stage 3 has not reduced yet"),
-    Quantity("sharded_tensor", _sharded_tensor, "the largest tensor over the ranks that share it"),
-    Quantity("root", lambda s: s.root, "parameters outside the layers"),
-    Quantity("trained_root", lambda s: s.trained_root, "what is trained outside the layers"),
-    Quantity("inside", lambda s: s.parameters - s.root, "parameters of the layers", experts=Share.experts),
-    Quantity("multiplied", lambda s: s.multiplied, "matrices of the layers that products in narrow formats read"),
-    Quantity("two_layers", lambda s: 2 * s.largest_layer, "two of the largest layers"),
-    Quantity("trained_layer", lambda s: s.largest_trained_layer, "what is trained of the largest layer"),
-    Quantity("trained_head", lambda s: s.head * s.job.trains_head, "the head, if trained"),
-    Quantity("head", lambda s: s.head, "the matrix that makes logits"),
-    Quantity("reduce_bucket", lambda s: s.job.reduce_bucket_size, "elements of the gradient bucket"),
-    Quantity("prefetch_bucket", lambda s: s.job.prefetch_bucket_size, "elements gathered ahead (stage 3)"),
-    Quantity("gathered_at_once", _gathered_at_once, "what one gather carries: the prefetch bucket, or a larger matrix"),
-    Quantity("reduced_at_once", _reduced_at_once, "what one reduction carries: the bucket, or one larger matrix"),
-    Quantity("weight_scales", quantized.weight_scales, "scales of all weights in 8 bits"),
-    Quantity("scales_at_once", _scales_at_once, "scales of the weights that one gather carries"),
-    Quantity("exchanged", quantized.exchanged, "gradients that travel in 4 bits"),
-    Quantity("exchanged_at_once", quantized.exchanged_at_once, "the mean of those gradients"),
-    Quantity("exchange_scales", quantized.exchange_scales, "scales of the gradients that travel in 4 bits"),
-    Quantity("exchange_scales_at_once", quantized.exchange_scales_at_once, "scales of the mean of those gradients"),
-    Quantity("unexchanged", quantized.unexchanged, "gradients that do not travel in 4 bits where others do"),
-    Quantity("unexchanged_at_once", quantized.unexchanged_at_once, "the mean of those gradients"),
-    Quantity("unbucketed", quantized.unbucketed, "the largest gradient, if larger than a bucket"),
-    Quantity("feed_forward", lambda s: s.largest_block, "the largest dense feed-forward block of a layer"),
-    Quantity("owned_part", _owned_part, "what one rank owns where whole tensors are dealt out"),
-    Quantity("persistent", lambda s: s.persistent, "small parameters kept whole (stage 3)"),
-    Quantity("sub_group", _sub_group, "elements of one optimizer sub-group (stage 3)"),
+    Quantity("one", lambda *_: 1, "one: `bytes` is the amount itself"),
+    Quantity("parameters", lambda s, _: s.parameters, "all parameters of the rank's part", experts=Share.experts),
+    Quantity("trainable", lambda s, _: s.trainable, "parameters that are trained", experts=_trained_experts),
+    Quantity("frozen_models", lambda s, _: s.job.frozen_models, "parameters of models that only run forward"),
+    Quantity("unquantized", lambda s, _: s.parameters - s.quantized, "parameters held in the precision of compute"),
+    Quantity("quantized", lambda s, _: s.quantized, "parameters of a 4-bit base"),
+    Quantity("largest_quantized", lambda s, _: s.largest_quantized, "the largest tensor of a 4-bit base"),
+    Quantity("flat_copy", _of(_flat_copy), "what is trained, if the GPU has room for it twice"),
+    Quantity(
+        "bounced", lambda s, _: s.trainable - _flat_copy(s), "what is trained, if the GPU has no room for it twice"
+    ),
+    Quantity("pinned_shards", _of(_pinned_shards), "every tensor's shard, rounded up to a power of two of bytes"),
+    Quantity("partition", _of(partition), "trainable parameters over the ranks that share them"),
+    Quantity("node_partition", _of(_node_partition), "all parameters over the ranks of one node that share them"),
+    Quantity("touched", _of(_touched), "elements of the tensors that touch one rank's partition"),
+    Quantity("largest_tensor", lambda s, _: s.largest_tensor, "the largest single tensor"),
+    Quantity("largest_trainable", lambda s, _: s.largest_trainable, "the largest tensor with a gradient"),
+    Quantity("two_largest", lambda s, _: 2 * s.largest_trainable, "twice the largest tensor with a gradient"),
+    Quantity("owned_slice", _of(_owned_slice), "the largest slice of one tensor that a rank owns"),
+    Quantity("largest_layer", lambda s, _: s.largest_layer, "parameters of the largest layer"),
+    Quantity("layer_in_use", _of(buckets.layer_in_use), "what stage 3 keeps gathered of the running layer"),
+    Quantity("usual_matrix", lambda s, _: s.usual_matrix, "a usual matrix of the largest layer"),
+    Quantity("two_matrices", lambda s, _: 2 * s.usual_matrix, "two usual matrices of the largest layer"),
+    Quantity("sharded_tensor", _of(buckets.sharded_tensor), "the largest tensor over the ranks that share it"),
+    Quantity("root", lambda s, _: s.root, "parameters outside the layers"),
+    Quantity("trained_root", lambda s, _: s.trained_root, "what is trained outside the layers"),
+    Quantity("inside", lambda s, _: s.parameters - s.root, "parameters of the layers", experts=Share.experts),
+    Quantity("multiplied", lambda s, _: s.multiplied, "matrices of the layers that products in narrow formats read"),
+    Quantity("two_layers", lambda s, _: 2 * s.largest_layer, "two of the largest layers"),
+    Quantity("trained_layer", lambda s, _: s.largest_trained_layer, "what is trained of the largest layer"),
+    Quantity("trained_head", lambda s, _: s.head * s.job.trains_head, "the head, if trained"),
+    Quantity("head", lambda s, _: s.head, "the matrix that makes logits"),
+    Quantity("prefetch_bucket", buckets.prefetch_bucket, "elements gathered ahead (stage 3)", reads=GATHERING[:1]),
+    Quantity("weight_scales", _of(quantized.weight_scales), "scales of all weights in 8 bits"),
+    Quantity("exchanged", _of(quantized.exchanged), "gradients that travel in 4 bits"),
+    Quantity("exchanged_at_once", _of(quantized.exchanged_at_once), "the mean of those gradients"),
+    Quantity("exchange_scales", _of(quantized.exchange_scales), "scales of the gradients that travel in 4 bits"),
+    Quantity(
+        "exchange_scales_at_once", _of(quantized.exchange_scales_at_once), "scales of the mean of those gradients"
+    ),
+    Quantity("unexchanged", _of(quantized.unexchanged), "gradients that do not travel in 4 bits where others do"),
+    Quantity("unexchanged_at_once", _of(quantized.unexchanged_at_once), "the mean of those gradients"),
+    Quantity("feed_forward", lambda s, _: s.largest_block, "the largest dense feed-forward block of a layer"),
+    Quantity("owned_part", _of(_owned_part), "what one rank owns where whole tensors are dealt out"),
+    Quantity("persistent", lambda s, _: s.persistent, "small parameters kept whole (stage 3)"),
     Quantity(
         "kept_gradients",
-        _kept_gradients,
+        _of(_kept_gradients),
         "parameters whose gradients exist at the first recomputation",
         _recomputed_parameters,
     ),  # fmt: skip
-    Quantity("all_reduce_bucket", lambda s: min(s.trainable, 500_000_000), "stage 0 bucket"),
-    Quantity("swap_buffer", lambda s: s.job.swap_buffer_size, "elements of one NVMe parameter buffer"),
-    Quantity("tied_gradient", lambda s: s.tied_gradient, "second gradient of a tied embedding"),
-    Quantity("stage_messages", _stage_messages, "a stage's input and its output's gradient", per_token=True),
-    Quantity("stage_output", _stage_output, "outputs of the micro-batches under way", per_token=True, under_way=True),
-    Quantity("stage_input", _stage_input, "inputs of the micro-batches under way", per_token=True, under_way=True),
+    Quantity("all_reduce_bucket", lambda s, _: min(s.trainable, 500_000_000), "stage 0 bucket"),
+    Quantity("swap_buffer", lambda s, _: s.job.swap_buffer_size, "elements of one NVMe parameter buffer"),
+    Quantity("tied_gradient", lambda s, _: s.tied_gradient, "second gradient of a tied embedding"),
+    Quantity("stage_messages", _of(_stage_messages), "a stage's input and its output's gradient", per_token=True),
+    Quantity(
+        "stage_output", _of(_stage_output), "outputs of the micro-batches under way", per_token=True, under_way=True
+    ),
+    Quantity("stage_input", _of(_stage_input), "inputs of the micro-batches under way", per_token=True, under_way=True),
+    *_reading(
+        REDUCING,
+        ("after_first_reduction", buckets.after_first_reduction, "what is trained without the first reduction's part"),
+        ("split_bucket", buckets.split_bucket, "the largest reduction whose gradients several ranks own"),
+        ("split_tensor", buckets.split_tensor, "the largest gradient, if larger than a bucket and a partition"),
+        ("copied_bucket", buckets.copied_bucket, "the largest reduction of more than one gradient"),
+        ("unreduced", buckets.unreduced, "gradients that stage 3 has not reduced yet"),
+        ("reduce_bucket", buckets.reduce_bucket, "elements of the gradient bucket"),
+        ("reduced_at_once", buckets.reduced_at_once, "what one reduction carries: the bucket, or one larger matrix"),
+        ("unbucketed", buckets.unbucketed, "the largest gradient, if larger than a bucket"),
+    ),
+    *_reading(
+        GATHERING,
+        ("gathered", buckets.gathered, "what stage 3 holds gathered in the middle of a pass"),
+        (
+            "gathered_together",
+            buckets.gathered_together,
+            "what one call of stage 3 gathers at most, one matrix too much",
+        ),
+        (
+            "gathered_at_once",
+            buckets.gathered_at_once,
+            "what one gather carries: the prefetch bucket, or a larger matrix",
+        ),
+        ("scales_at_once", buckets.scales_at_once, "scales of the weights that one gather carries"),
+        ("gathered_ahead", buckets.gathered_ahead, "what one call of stage 3 gathers ahead, if anything"),
+        ("gathered_late", buckets.gathered_late, "what of a matrix waits at the loss, where the head is gathered too"),
+    ),
+    *_reading(
+        UPDATING,
+        ("sub_group", buckets.sub_group, "elements of one optimizer sub-group (stage 3)"),
+        ("further_sub_groups", buckets.further_sub_groups, "sub-groups beyond those of the size a job has by itself"),
+    ),
 )
 BY_NAME: Mapping[str, Quantity] = {quantity.name: quantity for quantity in QUANTITIES}

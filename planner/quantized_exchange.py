@@ -68,11 +68,6 @@ def unexchanged_at_once(share: Share) -> int:
     return -(-unexchanged(share) // max(1, _tensors(share, False)))
 
 
-def unbucketed(share: Share) -> int:
-    """Elements of the largest gradient where no bucket holds it."""
-    return share.largest_trainable if share.largest_trainable > share.job.reduce_bucket_size else 0
-
-
 def weight_scales(share: Share) -> int:
     """Scales of all weights in 8 bits."""
     return -(-share.parameters // LARGEST_GROUP)

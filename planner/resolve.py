@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from planner import hardware_catalog
 from planner.aims import limits_of, objective_of
@@ -23,6 +23,7 @@ from planner.architecture.shape import Architecture
 from planner.architecture.size import architecture_from_size
 from planner.architecture.traced import TracedModel
 from planner.calibrate.overlay import calibrated
+from planner.choice_values import read_values
 from planner.cluster import Cluster
 from planner.errors import InputError
 from planner.files import printable
@@ -302,9 +303,9 @@ def _choices(job_file: JobFile, document: Document, techniques: Techniques) -> d
                 ("choices", name), f"unknown choice {shown(name)}", "one of " + ", ".join(known), nearest(name, known),
                 key=True,
             )  # fmt: skip
-        check_values(document, name, named[name], techniques)
+    read = {name: read_values(document, name, values, techniques) for name, values in named.items()}
     _check_degrees(document, named, read_runtime(job_file.training.runtime))
-    found = {name: tuple(value for value in values if isinstance(value, (int, str))) for name, values in named.items()}
+    found = {name: tuple(value for value in values if isinstance(value, (int, str))) for name, values in read.items()}
     loss = job_file.training.loss
     return {**found, **({"loss": (loss,)} if loss is not None and "loss" not in found else {})}
 
@@ -316,36 +317,6 @@ def _check_degrees(document: Document, named: Iterable[str], runtime: RuntimeEnt
         if name in DEGREE_NAMES and name not in known:
             expected = "one of " + ", ".join(known) if known else "no degree beside data parallelism"
             raise document.error(("choices", name), f"{runtime.runtime} has no {name}", expected, key=True)
-
-
-def check_values(document: Document, name: str, values: Iterable[object], techniques: Techniques) -> None:
-    """InputError for a value that the choice cannot take."""
-    if name in DEGREE_NAMES:
-        for value in values:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                message = f"{shown(str(value))} is no value of {name}"
-                raise document.error(("choices", name), message, "a whole number, 1 or more")
-        return
-    entry = techniques.choices[name]
-    for value in values:
-        known: list[object] = list(entry.values)
-        if known and value not in known:
-            raise document.error(
-                ("choices", name), f"unknown value {shown(str(value))} of {name}",
-                "one of " + ", ".join(map(str, known)),
-                nearest(str(value), map(str, known)),
-            )  # fmt: skip
-        if entry.domain in ("divisors_of_batch", "layers", "intervals") and (
-            isinstance(value, bool) or not isinstance(value, int) or value < (entry.domain == "divisors_of_batch")
-        ):
-            raise document.error(("choices", name), f"{shown(str(value))} is no value of {name}", "a whole number")
-        if entry.domain == "accumulation_dtypes" and value not in ("fp32", "fp16", "bf16"):
-            message = f"unknown value {shown(str(value))} of {name}"
-            raise document.error(("choices", name), message, "one of fp32, fp16, bf16")
-        if entry.domain == "layouts":
-            raise document.error(
-                ("choices", name), "the layout is fixed by its degrees", "one of " + ", ".join(DEGREE_NAMES)
-            )
 
 
 def read_pins(job: Job, pins: Iterable[str]) -> dict[str, Value]:
@@ -363,11 +334,11 @@ def read_pins(job: Job, pins: Iterable[str]) -> dict[str, Value]:
                 expected="one of " + ", ".join(known),
                 hint=nearest(name, known),
             )
-        value: Value = int(text) if text.isdecimal() and len(text) < 16 else text
+        value: object = int(text) if text.isdecimal() and len(text) < 16 else text
         document = Document(file="", data={}, marks={}, key_marks={})
-        check_values(document, name, (value,), job.techniques)
+        (value,) = read_values(document, name, (value,), job.techniques)
         _check_degrees(document, (name,), job.runtime)
-        found[name] = value
+        found[name] = cast("Value", value)
     return found
 
 

@@ -138,6 +138,21 @@ def _layers(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"{count} checkpoints of {interval} layers in {max(stages)} layers are judged wrongly"
 
 
+# Keys of the configuration that say what choices of the plan say.
+CONFIGURED: Mapping[str, str] = {
+    "stage": "zero_stage", "reduce_bucket_size": "reduce_bucket", "stage3_prefetch_bucket_size": "prefetch_bucket",
+    "stage3_max_live_parameters": "live_parameters", "sub_group_size": "sub_group",
+}  # fmt: skip
+
+
+def _configuration(answer: Mapping[str, Any]) -> Iterator[str]:
+    """The configuration that goes with a plan says the same."""
+    plan, written = answer["plan"], (answer.get("deepspeed") or {}).get("zero_optimization", {})
+    for key, choice in CONFIGURED.items():
+        if key in written and written[key] != plan[choice]:
+            yield f"{key} is configured as {written[key]}, the plan has {choice} {plan[choice]}"
+
+
 def _of_a_solution(answer: Mapping[str, Any]) -> Iterator[str]:
     """A plan that was searched for breaks nothing, and the proof is about its own values."""
     if answer["violations"]:
@@ -200,4 +215,4 @@ def _value(answer: Mapping[str, Any], objective: Mapping[str, Any]) -> float | N
 
 
 Check = Callable[[Mapping[str, Any]], Iterator[str]]
-CHECKS: tuple[Check, ...] = (_books, _verdicts, _time, _bounds, _batch, _degrees, _layers)
+CHECKS: tuple[Check, ...] = (_books, _verdicts, _time, _bounds, _batch, _degrees, _layers, _configuration)

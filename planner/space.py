@@ -13,6 +13,7 @@ from planner.job import Job
 from planner.layouts import WHOLE, degree_name, layouts, stage_layers, stages
 from planner.plan import Value, layout_of, whole
 from planner.share import Share, measure_name, share, share_of
+from planner.sizes import ELEMENTS, own_size
 from planner.techniques import ChoiceEntry
 from planner.terms import Measure, Values
 
@@ -26,7 +27,7 @@ def job_space(job: Job) -> Space:
 
 def _choice(job: Job, name: str, entry: ChoiceEntry) -> Choice:
     """One choice: its domain, or what the job narrows it to."""
-    domain = tuple(entry.values) if entry.domain == "listed" else DOMAINS[entry.domain](job)
+    domain = _domain(job, name, entry)
     wanted = job.choices.get(name)
     if wanted is None:
         free = (value for value in domain if not _needs_leave(entry, value))
@@ -40,6 +41,13 @@ def _choice(job: Job, name: str, entry: ChoiceEntry) -> Choice:
                 expected="one of " + ", ".join(map(str, domain)),
             )
     return Choice(name, tuple(wanted))
+
+
+def _domain(job: Job, name: str, entry: ChoiceEntry) -> tuple[Value, ...]:
+    """Every value that the choice can take by itself; of a size that is the job's own one."""
+    if entry.domain == ELEMENTS:
+        return (own_size(job, name),)
+    return tuple(entry.values) if entry.domain == "listed" else DOMAINS[entry.domain](job)
 
 
 def _needs_leave(entry: ChoiceEntry, value: Value) -> bool:

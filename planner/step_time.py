@@ -14,6 +14,7 @@ from math import ceil
 from typing import Any
 
 from planner.activation_copies import copy_terms
+from planner.buckets import ceil_divide
 from planner.cluster import (
     collective_seconds,
     cpu_optimizer_seconds,
@@ -34,10 +35,10 @@ from planner.exchange import STAGE_LANES, Repeats, axis_group, axis_part, exchan
 from planner.job import Job
 from planner.layouts import stages
 from planner.plan import layout_of, whole
-from planner.quantities import BY_NAME, ceil_divide
+from planner.quantities import BY_NAME
 from planner.recomputed_modules import module_terms
 from planner.share import measure_name, share_of
-from planner.speed.memory_bound import memory_seconds
+from planner.speed.memory_bound import host_seconds, memory_seconds
 from planner.speed.passes import pass_cost
 from planner.speed.seconds import NARROW
 from planner.terms import TimeTerm, Values
@@ -207,8 +208,8 @@ def collective_cost(job: Job, effect: Collective, size: int, values: Values, out
     if size == 0:
         return 0.0
     share = share_of(job, values, stages(job)[0])
-    elements = BY_NAME[effect.of].body(share)
-    bucket = BY_NAME[effect.message].body(share) if effect.message else elements
+    elements = BY_NAME[effect.of].elements(share, values)
+    bucket = BY_NAME[effect.message].elements(share, values) if effect.message else elements
     messages = max(1, ceil_divide(elements, max(1, bucket)))
     layout = layout_of(values)
     group, part = axis_group(job, layout, effect.axis), axis_part(job, layout, effect.axis)
@@ -225,7 +226,6 @@ def _collective_terms(reader: Reader, effect: Collective, outlook: str) -> Itera
     scope, _, amount = reader.amount(effect.of, effect.bytes, None, effect.when)
     _, _, copied = reader.amount(effect.of, Fraction(effect.copied), None, effect.when)
     job = reader.job
-    share = overlap_slowdown(job).at(outlook)
 
     def seconds(values: Values) -> float:
         return collective_cost(job, effect, amount(values), values, outlook)
@@ -234,18 +234,48 @@ def _collective_terms(reader: Reader, effect: Collective, outlook: str) -> Itera
         part = axis_part(job, layout_of(values), effect.axis) if layout_of(values).shards > 1 else 0
         return memory_seconds(job.cluster.gpu, copied(values) * part, 0, outlook)
 
-    names = unique(["layout", *scope])
+    sent = [BY_NAME[name] for name in (effect.of, effect.message, effect.ahead) if name]
+    names = unique(["layout", *scope, *(name for quantity in sent for name in quantity.scope)])
     late = 0 < effect.awaited_above < job.architecture.largest_layer
     if late and effect.operation == "all_gather" and effect.during == "backward":
         yield from _gathered_again(job, effect, names, seconds)
     for slot in _slots(effect.every, effect.during, "serial" if late else "communication"):
-        yield _repeated(job, slot, effect.name, names, seconds, effect.source)
-        if slot.lane != "serial":
-            for stage in stages(job):
-                beside = _Slot(slot.window, STAGE_LANES[stage], slot.repeats)
-                yield _repeated(job, beside, SLOWDOWN, names, lambda values: share * seconds(values), effect.source)
+        if slot.lane == "serial":
+            yield _repeated(job, slot, effect.name, names, seconds, effect.source)
+        else:
+            yield from _beside(job, slot, effect, names, seconds, outlook)
         if effect.copied:
             yield _repeated(job, _Slot(slot.window, "serial", slot.repeats), COPIES, names, copies, effect.source)
+
+
+def _beside(
+    job: Job,
+    slot: _Slot,
+    effect: Collective,
+    names: tuple[str, ...],
+    seconds: Callable[[Values], float],
+    outlook: str,
+) -> Iterable[TimeTerm]:
+    """What a collective takes beside the layers, and of their compute; they wait for what is not sent ahead."""
+    share, part = overlap_slowdown(job).at(outlook), stages(job)[0]
+    ahead = BY_NAME[effect.ahead] if effect.ahead else None
+
+    def sent(values: Values) -> bool:
+        return ahead is None or ahead.elements(share_of(job, values, part), values) > 0
+
+    def beside(values: Values) -> float:
+        return seconds(values) if sent(values) else 0.0
+
+    def awaited(values: Values) -> float:
+        return 0.0 if sent(values) else seconds(values)
+
+    yield _repeated(job, slot, effect.name, names, beside, effect.source)
+    for stage in stages(job):
+        lane = _Slot(slot.window, STAGE_LANES[stage], slot.repeats)
+        yield _repeated(job, lane, SLOWDOWN, names, lambda values: share * beside(values), effect.source)
+    if ahead is not None:
+        alone = _Slot(slot.window, "serial", slot.repeats)
+        yield _repeated(job, alone, effect.name, names, awaited, effect.source)
 
 
 def _gathered_again(
@@ -297,7 +327,8 @@ def _transfer_terms(reader: Reader, effect: Transfer, outlook: str) -> Iterable[
 def _update_terms(reader: Reader, effect: Update, outlook: str) -> Iterable[TimeTerm]:
     """The optimizer's pass over its states, on the GPU or on the host's cores."""
     scope, _, amount = reader.amount(effect.of, effect.bytes, effect.over, effect.when, part=effect.part)
-    job = reader.job
+    calls_scope, launched = _launches(reader, effect, outlook)
+    job, scope = reader.job, unique([*scope, *calls_scope])
 
     def seconds(values: Values) -> float:
         size = amount(values)
@@ -305,10 +336,19 @@ def _update_terms(reader: Reader, effect: Update, outlook: str) -> Iterable[Time
             return 0.0
         if effect.unit == "cpu":
             elements = ceil(size / effect.bytes)  # type: ignore[operator]  # a number for every update
-            return cpu_optimizer_seconds(job.cluster, elements, job.ranks_per_node(values), outlook)
+            return cpu_optimizer_seconds(job.cluster, elements, job.ranks_per_node(values), outlook) + launched(values)
         tensors = len(share_of(job, values, stages(job)[0]).sizes)
-        host = tensors * job.runtime.host_update * 1e-6 * job.cluster.gpu.calibration.launches
+        host = tensors * job.runtime.host_update * 1e-6 * job.cluster.gpu.calibration.launches + launched(values)
         return max(host, updated_seconds(job, size, tensors, outlook))
 
     for slot in _slots("step", effect.during, "host"):
         yield _repeated(job, slot, effect.name, scope, seconds, effect.source)
+
+
+def _launches(reader: Reader, effect: Update, outlook: str) -> tuple[tuple[str, ...], Callable[[Values], float]]:
+    """(scope, seconds of the host) of the calls that come on top of those in the rates of the catalogs."""
+    if not effect.calls:
+        return (), lambda _: 0.0
+    scope, _, calls = reader.amount(effect.calls, Fraction(1), None, effect.when, part=effect.part)
+    launches = reader.job.cluster.gpu.calibration.launches
+    return scope, lambda values: launches * host_seconds(calls(values) * effect.kernels, "eager", "forward", outlook)

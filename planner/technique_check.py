@@ -11,6 +11,7 @@ from planner.effects import AnyEffect, Update, When
 from planner.job import Job
 from planner.quantities import BY_NAME
 from planner.reading import Document, nearest
+from planner.sizes import ELEMENTS, SIZES
 from planner.techniques import ChoiceEntry
 from planner.units import shown
 
@@ -22,12 +23,16 @@ def check_techniques(job: Job) -> None:
         check_default(entry, document)
         for path, effect in _effects(entry):
             check_effect(effect, document, path, job)
+        _check_names(entry.where, tuple(job.facts), document, ("where",))
         for value, technique in entry.values.items():
             _check_names(technique.where, tuple(job.facts), document, ("values", str(value), "where"))
 
 
 def check_default(entry: ChoiceEntry, document: Document) -> None:
-    """InputError where a listed choice has no value that is planned by itself, or another default."""
+    """InputError where a listed choice has no value planned by itself, or another default; for a size of no buffer."""
+    if entry.domain == ELEMENTS and entry.choice not in SIZES:
+        message = f"{shown(entry.choice)} is no buffer whose size is known"
+        raise document.error(("choice",), message, "one of " + ", ".join(SIZES), nearest(entry.choice, SIZES))
     if entry.domain != "listed":
         return
     planned = [value for value, one in entry.values.items() if not (one.changes_numerics or one.on_request)]
@@ -40,7 +45,7 @@ def check_default(entry: ChoiceEntry, document: Document) -> None:
 
 def check_effect(effect: AnyEffect, document: Document, path: Path, job: Job) -> None:
     """InputError for a quantity or the name of a condition that there is none of."""
-    for field in ("of", "message"):
+    for field in ("of", "message", "ahead", "calls"):
         quantity = getattr(effect, field, "")
         if quantity and quantity not in BY_NAME:
             raise document.error(

@@ -65,7 +65,8 @@ class ChoiceEntry(BaseModel):
 
     `domain` says where its values come from when they are not listed; `order` is its place among the choices: of equal
     plans the one with the earlier value of an earlier choice wins. `fine` marks a choice whose values alone do not make
-    another plan worth naming as runner-up.
+    another plan worth naming as runner-up. Of `elements`, the size of a buffer, every job has a value of its own;
+    others are only taken where it names them, from `least` on, and under the facts of `where`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -73,10 +74,14 @@ class ChoiceEntry(BaseModel):
     choice: Name
     summary: str
     source: str = ""
-    domain: Literal["listed", "divisors_of_batch", "layers", "intervals", "accumulation_dtypes", "layouts"] = "listed"
+    domain: Literal[
+        "listed", "divisors_of_batch", "layers", "intervals", "accumulation_dtypes", "layouts", "elements"
+    ] = "listed"  # fmt: skip
     default: Scalar
     order: int
     fine: bool = False
+    where: When = Field(default_factory=dict)
+    least: int = 1
     effects: tuple[AnyEffect, ...] = ()
     values: Entries = Field(default_factory=dict)
 

@@ -99,7 +99,7 @@ def random_job(seed: int, small: bool = False) -> Job:
     gpus, machine = draw.choice(MACHINES)
     runtime, degrees = divided.choice(DIVIDING) if gpus > 1 and divided.random() < 0.4 else ("deepspeed", ())
     batches = (1, 2, 4, 6) if small else (1, 4, 12, 32, 60)
-    formats = _formats(Random(f"formats {seed}")) if runtime == "deepspeed" else {}
+    asked = _formats(Random(f"formats {seed}")) | _buffers(Random(f"buffers {seed}")) if runtime == "deepspeed" else {}
     length = 16384 if Random(f"long {seed}").random() < 0.1 else 0  # long enough for feed-forward blocks in tiles
     found = job(
         model=_model(draw, small),
@@ -111,7 +111,7 @@ def random_job(seed: int, small: bool = False) -> Job:
             "optimizer": draw.choice(("adamw", "adamw", "adam", "lion", "adafactor", "sgd", "adamw-8bit", "muon")),
             "runtime": runtime,
         },
-        choices={**_pins(draw, small), **(STAYS if degrees else {}), **_late_pins(divided, small), **formats},
+        choices={**_pins(draw, small), **(STAYS if degrees else {}), **_late_pins(divided, small), **asked},
         objective=draw.choice(("step_time", "step_time", "memory")),
     )
     if degrees:
@@ -143,6 +143,16 @@ def _formats(draw: Random) -> dict[str, Any]:
     """What stage 3 of DeepSpeed sends of parameters and gradients, now and then in few bits."""
     options = {"gather_precision": ["compute", "int8"], "reduction_precision": ["int4", "compute"]}
     return {name: values for name, values in options.items() if draw.random() < 0.25}
+
+
+def _buffers(draw: Random) -> dict[str, Any]:
+    """Sizes of DeepSpeed's buffers that are not the job's own, now and then one or two of one of them."""
+    options = {
+        "reduce_bucket": (200_000, 3_000_000, 10**9), "prefetch_bucket": (0, 500_000, 4 * 10**7),
+        "live_parameters": (0, 2 * 10**7, 10**9), "sub_group": (10**6, 2 * 10**7),
+    }  # fmt: skip
+    found = {name: draw.sample(sizes, draw.randint(1, 2)) for name, sizes in options.items() if draw.random() < 0.5}
+    return found if draw.random() < 0.4 else {}
 
 
 def _layouts(found: Job, degrees: tuple[str, ...], draw: Random) -> tuple[Layout, ...]:

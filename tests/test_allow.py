@@ -211,14 +211,14 @@ def test_batches_of_a_range(low: int, high: int, gpus: int, expected: tuple[int,
         (
             "{choices: {gather_precison: int8}}",
             "5:19: allow.choices.gather_precison: unknown choice 'gather_precison'; expected one of gather_precision, "
-            "reduction_precision, optimizer_on_gpu, offloaded_update, optimizer_update, loss; did you mean "
-            "'gather_precision'?",
+            "reduction_precision, optimizer_on_gpu, offloaded_update, optimizer_update, reduce_bucket, "
+            "prefetch_bucket, live_parameters, sub_group, loss; did you mean 'gather_precision'?",
         ),
         (
             "{choices: {secondary_partition: node}}",
             "5:19: allow.choices.secondary_partition: 'secondary_partition' has no values that must be allowed; "
             "expected one of gather_precision, reduction_precision, optimizer_on_gpu, offloaded_update, "
-            "optimizer_update, loss",
+            "optimizer_update, reduce_bucket, prefetch_bucket, live_parameters, sub_group, loss",
         ),
         (
             "{choices: {gather_precision: [int8, int4]}}",

@@ -141,8 +141,7 @@ def test_every_quantity_is_used_or_documented() -> None:
     for effect in shipped_effects():
         if isinstance(effect, (Allocate, Collective, Transfer, Update)):
             used.add(effect.of)
-        if isinstance(effect, Collective) and effect.message:
-            used.add(effect.message)
+        used |= {getattr(effect, field) for field in ("message", "ahead", "calls") if getattr(effect, field, "")}
     assert used <= set(BY_NAME)
     text = documented()
     assert [name for name in BY_NAME if name not in used and f"`{name}`" not in text] == []

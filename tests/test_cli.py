@@ -56,6 +56,7 @@ def test_bad_input_names_place_and_nearest_spelling(capsys: pytest.CaptureFixtur
         f"planner: {path}:4:11: choices.zero_stge: unknown choice 'zero_stge'; expected one of layout, zero_stage, "
         "secondary_partition, gather_precision, reduction_precision, optimizer_offload, optimizer_on_gpu, "
         "offloaded_update, parameter_offload, gradient_sync, optimizer_update, gradient_accumulation_dtype, "
+        "reduce_bucket, prefetch_bucket, live_parameters, sub_group, "
         "micro_batch, activation_offload, loss, recompute_policy, mlp_tiles, recompute_modules, "
         "checkpoint_interval, checkpoint_count, "
         "tensor_parallel, pipeline_parallel, sequence_parallel, expert_parallel, virtual_stages; did you mean "

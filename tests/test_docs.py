@@ -66,6 +66,13 @@ def test_quantities_and_facts_of_runtimes_are_documented() -> None:
     assert [name for name in (*BY_NAME, *facts) if f"| `{name}` |" not in text] == []
 
 
+def test_the_choices_that_a_quantity_reads_are_documented() -> None:
+    text = (ROOT / "docs" / "techniques.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*)\|$", text, flags=re.MULTILINE))
+    reads = {name: " ".join(f"`{choice}`" for choice in quantity.reads) for name, quantity in BY_NAME.items()}
+    assert {name: rows[name].strip() for name, told in reads.items() if told} == {n: r for n, r in reads.items() if r}
+
+
 def test_the_documented_technique_can_be_added(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "techniques.md").read_text(encoding="utf-8")
     block = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)[-1]

@@ -19,6 +19,7 @@ from planner.terms import MemoryTerm
 from tests.jobs import job
 
 ALONE: dict[str, Any] = {"layout": Layout()}
+GROUPS = {"sub_group": 100_000_000}
 SHARD = Shard(kind="shard", book="gradients", axis="data")
 # 250 million elements are three sub-groups of 100 million, the last of them half full.
 HALF_FULL = {"parameters": 250_000_000, "layers": 4, "vocabulary": 8000, "heads": 8}
@@ -75,21 +76,21 @@ def test_a_part_is_of_whole_sub_groups(percentage: int, counted: Fraction) -> No
     found = job(model=HALF_FULL)
     for rest, part in (False, counted), (True, 1 - counted):
         (term,) = terms(found, allocate(part=Part(choice="optimizer_on_gpu", rest=rest)))
-        assert term.scope == ("layout", "optimizer_on_gpu")
-        assert term.value({**ALONE, "optimizer_on_gpu": percentage}) == part * 500_000_000
+        assert term.scope == ("layout", "sub_group", "optimizer_on_gpu")
+        assert term.value({**ALONE, **GROUPS, "optimizer_on_gpu": percentage}) == part * 500_000_000
 
 
 def test_a_part_of_a_partition() -> None:
     """Of 125 million elements on each of two ranks 100 million are one of two sub-groups."""
     (term,) = terms(job(model=HALF_FULL), SHARD, allocate(over="gradients", part=Part(choice="optimizer_on_gpu")))
-    assert term.value({"layout": Layout(data=2), "optimizer_on_gpu": 50}) == 200_000_000
+    assert term.value({"layout": Layout(data=2), **GROUPS, "optimizer_on_gpu": 50}) == 200_000_000
 
 
 def test_what_is_not_moved_stays_on_the_gpu() -> None:
     """Of 500 MB the 40 % of one sub-group stay, the rest of both ranks goes to the host; scales act there too."""
     found = job(model=HALF_FULL)
     move = Move(kind="move", book="gradients", to="host", part=Part(choice="optimizer_on_gpu", rest=True))
-    values = {**ALONE, "optimizer_on_gpu": 50}
+    values = {**ALONE, **GROUPS, "optimizer_on_gpu": 50}
     sizes = {term.device: term.value(values) for term in terms(found, move, allocate(device="home"))}
     assert sizes == {"gpu": 200_000_000, "host": 2 * 300_000_000}
     quarter = Scale(kind="scale", book="gradients", factor="1/4")
@@ -141,7 +142,7 @@ def test_bytes_are_whole_before_they_are_counted() -> None:
     """A third of a byte of each element that is kept, less a third of each of a layer that is not, both rounded up."""
     found = job()
     _, _, amount = Reader(found, ()).amount("kept_gradients", Fraction(1, 7), None, {})
-    kept, layer = BY_NAME["kept_gradients"].body(share(found, Layout())), found.layer_kinds[0].parameters
+    kept, layer = BY_NAME["kept_gradients"].elements(share(found, Layout()), {}), found.layer_kinds[0].parameters
     assert kept % 7 and layer % 7
     assert amount({**ALONE, "recomputed_layers": 1}) == -(-kept // 7) - layer // 7
 
@@ -160,8 +161,10 @@ def test_nothing_is_pinned_where_there_is_nothing() -> None:
 
 
 def test_one_buffer_is_pinned_as_one() -> None:
-    """500 MB of sub-groups of 400 MB: 2 x 2^29 less what one buffer of 2^29 takes."""
+    """500 MB whole; in sub-groups of 101, 104 and 45 million elements 203, 207 and 90 MB; of 142 and 108 million 284 and
+    216 MB."""
     found = job(model=HALF_FULL)
     (whole,), (pieces,) = (terms(found, allocate(device="host", pinned=way)) for way in ("whole", "sub_groups"))
     assert whole.value(ALONE) == 2 * (1 << 29)
-    assert pieces.value(ALONE) == 2 * ((1 << 29) + (1 << 27))  # 400 MB and 100 MB
+    assert pieces.value({**ALONE, **GROUPS}) == 2 * (2 * (1 << 28) + (1 << 27))
+    assert pieces.value({**ALONE, "sub_group": 1 << 27}) == 2 * ((1 << 29) + (1 << 28))

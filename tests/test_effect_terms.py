@@ -45,18 +45,20 @@ def test_power_of_two(size: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "piece", "expected"),
+    ("size", "pieces", "expected"),
     [
-        (5, 3, 6),  # pieces 3 and 2: 4 + 2
-        (6, 3, 8),  # two pieces of 3: 4 + 4
-        (9, 9, 16),  # one buffer of 9
-        (8, 8, 8),  # a power of two already
-        (2, 100, 2),  # less than a piece
-        (17, 8, 17),  # 8 + 8 + 1
+        (5, (3, 2), 6),  # 4 + 2
+        (6, (3, 3), 8),  # 4 + 4
+        (9, (9,), 16),  # one buffer of 9
+        (8, (1,), 8),  # a power of two already
+        (17, (8, 8, 1), 17),
+        (14, (3, 3, 1), 18),  # twice as much of each: 8 + 8 + 2
+        (7, (3, 3, 1), 9),
+        (5, (3, 3), 8),  # two and a half bytes each are three
     ],
 )
-def test_pinned_bytes(size: int, piece: int, expected: int) -> None:
-    assert pinned_bytes(size, piece) == expected
+def test_pinned_bytes(size: int, pieces: tuple[int, ...], expected: int) -> None:
+    assert pinned_bytes(size, pieces) == expected
 
 
 def test_bytes_times_elements() -> None:
@@ -200,13 +202,13 @@ def test_pinned_host_memory_is_rounded_up_for_each_rank() -> None:
 
 
 def test_pinned_sub_groups_are_rounded_up_one_by_one() -> None:
-    """2e9 parameters in sub-groups of 100 million fp32 values: 4e8 bytes each, pinned as 2^29.
+    """4 bytes of 1e9 parameters in sub-groups of 100 million or more, on each of two ranks.
 
-    Two bytes each are 4e9 bytes: ten sub-groups, for two ranks.
+    The embedding's 180 million and two of 142 million are pinned as 2^30 each, five of up to 111 million as 2^29.
     """
     found = job(model={"parameters": 2_000_000_000, "layers": 4})
     term = only(allocate(device="host", pinned="sub_groups"), found=found)
-    assert term.value({"layout": TWO}) == 2 * 10 * (1 << 29)
+    assert term.value({"layout": TWO, "sub_group": 100_000_000}) == 2 * (3 * (1 << 30) + 5 * (1 << 29))
 
 
 def test_pinning_rounds_on_the_host_only() -> None:

@@ -6,18 +6,20 @@ from random import Random
 
 import pytest
 
+from planner.buckets import ceil_divide, reductions
 from planner.job import Job
 from planner.layouts import stages
 from planner.plan import Layout
-from planner.quantities import BY_NAME, QUANTITIES, ceil_divide, reductions, shard_ranks, touched_elements
+from planner.quantities import BY_NAME, QUANTITIES, shard_ranks, touched_elements
+from planner.resolve import plain_plan
 from planner.share import share
 from planner.space import job_space
 from tests.jobs import job
 
 
-def elements(name: str, found: Job, layout: Layout) -> int:
-    """The quantity of a job at a layout."""
-    return BY_NAME[name].body(share(found, layout))
+def elements(name: str, found: Job, layout: Layout, **values: int) -> int:
+    """The quantity of a job at a layout, with the job's own sizes of buffers or those given."""
+    return BY_NAME[name].elements(share(found, layout), {**plain_plan(found), **values})
 
 
 @pytest.mark.parametrize(
@@ -97,10 +99,10 @@ def test_a_rank_owns_no_more_than_its_partition() -> None:
 
 
 def test_a_sub_group_is_no_larger_than_the_partition() -> None:
-    """100 million elements at most: two ranks share 30 million or 1 billion."""
+    """Two ranks share 30 million or 1 billion; halves of an embedding, a norm and the head of 122 880 000 pass 1e8."""
     assert elements("sub_group", job(), Layout(data=2)) == 15_000_000
     billion = job(model={"parameters": 1_000_000_000, "layers": 4})
-    assert elements("sub_group", billion, Layout(data=2)) == 100_000_000
+    assert elements("sub_group", billion, Layout(data=2)) == 2 * 61_440_000 + 1_920
 
 
 def test_a_tied_embedding_has_a_second_gradient() -> None:
@@ -114,7 +116,7 @@ def test_gradients_that_exist_shrink_with_each_recomputed_layer() -> None:
     """All but the embedding at first; each checkpointed layer takes its own parameters away."""
     found = job()
     kept = BY_NAME["kept_gradients"]
-    assert kept.body(share(found, Layout())) == 30_000_000 - 8000 * found.architecture.hidden
+    assert kept.elements(share(found, Layout()), {}) == 30_000_000 - 8000 * found.architecture.hidden
     assert dict(kept.slopes(share(found, Layout()))) == {"recomputed_layers": -found.layer_kinds[0].parameters}
 
 
@@ -126,7 +128,7 @@ def test_no_quantity_is_negative_and_slopes_are_measures(layout: Layout) -> None
         for stage in stages(found):
             part = share(found, layout, stage)
             for quantity in QUANTITIES:
-                assert not part.exists or quantity.body(part) >= 0, quantity.name
+                assert not part.exists or quantity.elements(part, plain_plan(found)) >= 0, quantity.name
                 assert set(quantity.slopes(part)) <= measures, quantity.name
 
 

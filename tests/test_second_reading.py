@@ -119,6 +119,8 @@ TAMPERED: dict[str, tuple[str, Callable[[Answer], None]]] = {
     "a bound in bytes": ("memory", put("proof", "bound_bytes", add=-(1 << 22))),
     "the second bound": ("limits", put("proof", "then", "bound_bytes", add=-(1 << 22))),
     "the tolerance": ("limits", put("proof", "bound_seconds", value=1e-5)),
+    "a bucket of the plan": ("plain", put("plan", "reduce_bucket", add=1)),
+    "a bucket of the configuration": ("plain", put("deepspeed", "zero_optimization", "reduce_bucket_size", add=1)),
     "the objective's value": ("tokens", put("objective", "value", add=100.0)),
     "the second objective's value": ("limits", put("objective", "then", "value", add=1 << 20)),
 }

@@ -95,9 +95,9 @@ def test_experts_count_once_for_each_copy() -> None:
     assert whole.experts() == 3 * 8 * 3 * 512 * 512
     assert held.experts() == whole.experts() // 4
     assert held.parameters == whole.parameters - 3 * whole.experts() // 4
-    assert BY_NAME["trainable"].body(held) == held.trainable
-    assert BY_NAME["trainable"].per_copy(held) == held.trainable + 3 * held.experts() == whole.trainable
-    assert BY_NAME["partition"].body(held) == -(-whole.trainable // 8)
+    assert BY_NAME["trainable"].elements(held, {}) == held.trainable
+    assert BY_NAME["trainable"].per_copy(held, {}) == held.trainable + 3 * held.experts() == whole.trainable
+    assert BY_NAME["partition"].elements(held, {}) == -(-whole.trainable // 8)
 
 
 def test_a_stage_that_is_not_there_holds_nothing() -> None:

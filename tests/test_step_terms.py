@@ -12,7 +12,6 @@ from planner.cluster import Group, collective_seconds, cpu_optimizer_seconds, ho
 from planner.compute import ends_seconds, layers_seconds, overlap_slowdown, recomputed_seconds, updated_seconds
 from planner.effects import AnyEffect, Collective, Convert, Part, Shard, Transfer, Update
 from planner.job import Job
-from planner.ledger import ledger
 from planner.plan import Layout
 from planner.share import share
 from planner.space import job_space
@@ -211,7 +210,7 @@ def test_a_part_of_a_transfer_is_of_whole_sub_groups() -> None:
     for percentage, size in expected.items():
         once = microseconds(host_link_seconds(one.cluster, size, "to_gpu", 1, OUTLOOK))
         assert paid(one, "copy", optimizer_on_gpu=percentage) == {("optimizer_step", "serial"): once}
-    assert found(one, "copy")[0].scope == ("layout", "micro_batch", "optimizer_on_gpu")
+    assert found(one, "copy")[0].scope == ("layout", "micro_batch", "sub_group", "optimizer_on_gpu")
     one = acting(
         update(unit="cpu", bytes=28, part=part), model=model, cluster=cluster, choices={"optimizer_on_gpu": [0, 30]}
     )
@@ -391,19 +390,3 @@ def test_a_collective_is_of_what_its_conditions_leave() -> None:
     assert {term.scope for term in (*found(one, "gather"), *found(one, COPIES))} == {
         ("layout", "micro_batch", "zero_stage")
     }
-
-
-def test_narrow_weights_are_made_once_a_step() -> None:
-    """Four layers of 4 x 256 x 256 and 3 x 256 x 1,024 on each of two ranks' half: 4 bytes of device memory each."""
-    model = {"hidden": 256, "intermediate": 1024, "heads": 4, "layers": 4, "vocabulary": 8192, "parameters": 8_390_912}
-    training = {"runtime": "megatron", "precision": "fp8"}
-    one = job(model=model, cluster={"gpu": "h100-sxm-80gb"}, training=training)
-    (term,) = found(one, "narrow copies of the weights")
-    weights = 4 * (4 * 256 * 256 + 3 * 256 * 1024) // 2
-    assert (term.window, term.lane) == ("optimizer_step", "serial")
-    assert term.value({"layout": Layout(tensor=2)}) == microseconds(
-        memory_seconds(one.cluster.gpu, 4 * weights, 1, OUTLOOK)
-    )
-    held = {line.name: line.bytes for line in ledger(one, plan(one, layout=Layout(tensor=2)))["gpu"].peak.lines}
-    assert held["fp8 copies of the weights"] == 2 * weights
-    assert found(job(model=model, training={"runtime": "megatron"}), "narrow copies of the weights") == []

@@ -10,6 +10,7 @@ from planner.errors import InputError, NoPlan
 from planner.evaluate import evaluate
 from planner.job import Job
 from planner.search import solve
+from planner.sizes import unmet_fact
 from planner.space import job_space
 from planner.techniques import read_runtime, read_techniques
 from tests.jobs import job, plan
@@ -62,8 +63,9 @@ def test_the_new_choice_joins_the_space_in_its_place(tmp_path: Path) -> None:
         "layout", "zero_stage", "secondary_partition", "gather_precision", "reduction_precision",
         "optimizer_offload", "optimizer_on_gpu", "offloaded_update", "parameter_offload", "gradient_sync",
         "state_compression",
-        "optimizer_update", "gradient_accumulation_dtype", "micro_batch", "activation_offload", "loss",
-        "recompute_policy", "mlp_tiles", "recompute_modules", "checkpoint_interval", "checkpoint_count",
+        "optimizer_update", "gradient_accumulation_dtype", "reduce_bucket", "prefetch_bucket", "live_parameters",
+        "sub_group", "micro_batch", "activation_offload", "loss", "recompute_policy", "mlp_tiles",
+        "recompute_modules", "checkpoint_interval", "checkpoint_count",
     ]  # fmt: skip
 
 
@@ -214,6 +216,46 @@ def test_an_unknown_quantity(tmp_path: Path) -> None:
     found = mistake_of_terms(catalog(tmp_path, text))
     assert found.message == "unknown quantity 'partitions'"
     assert found.expected.startswith("one of one, parameters, trainable, ")
+
+
+@pytest.mark.parametrize(
+    ("field", "effect"),
+    [
+        ("message", "{kind: collective, name: a, operation: all_gather, bytes: 2, of: one, axis: data, every: step, "
+                    "message: bucket}"),
+        ("ahead", "{kind: collective, name: a, operation: all_gather, bytes: 2, of: one, axis: data, every: step, "
+                  "ahead: bucket}"),
+        ("calls", "{kind: update, name: a, unit: gpu, bytes: 2, of: one, calls: bucket}"),
+    ],
+)  # fmt: skip
+def test_an_unknown_quantity_beside_the_one_that_is_sent(tmp_path: Path, field: str, effect: str) -> None:
+    found = mistake_of_terms(catalog(tmp_path, COMPRESSION[: COMPRESSION.index("{kind")] + effect + "\n"))
+    assert (found.path, found.message) == (f"values.quarter.effects[0].{field}", "unknown quantity 'bucket'")
+
+
+SIZE = """\
+choice: gather_bucket
+order: 57
+summary: a buffer that nobody has
+domain: elements
+default: own
+"""
+
+
+def test_a_size_of_a_buffer_that_there_is_none_of(tmp_path: Path) -> None:
+    found = mistake_of_terms(catalog(tmp_path, SIZE, "gather_bucket"))
+    assert (found.path, found.message) == ("choice", "'gather_bucket' is no buffer whose size is known")
+    assert found.expected == "one of reduce_bucket, prefetch_bucket, live_parameters, sub_group"
+
+
+def test_a_size_under_facts_of_ones_own(tmp_path: Path) -> None:
+    """A file in the place of the shipped one says where other sizes exist, and from what size on."""
+    text = SIZE.replace("gather_bucket", "sub_group") + "least: 10\nwhere: {nodes: {at_least: 2}}\n"
+    file = catalog(tmp_path, text, "sub_group")
+    assert unmet_fact(job([file]), "sub_group", 10) == "nodes"
+    assert job([file], choices={"sub_group": 10}).choices["sub_group"] == (10,)
+    found = mistake_of_terms(catalog(tmp_path, text.replace("nodes:", "node:"), "sub_group"))
+    assert (found.path, found.message) == ("where.node", "unknown name 'node' in a condition")
 
 
 def test_an_unknown_name_in_a_condition(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def effect_findings(catalog: Catalog, envelope: Envelope) -> Iterator[Finding]:
                 yield at.error("an effect without source", "source: where its figure is from")
         yield from _together(place, effects)
     for part in catalog.of("choice"):
+        yield from tested(catalog, envelope, part.place / "where", part.content.where, tuple(FACTS))
         for value, technique in part.content.values.items():
             at = part.place / "values" / str(value) / "where"
             yield from tested(catalog, envelope, at, technique.where, tuple(FACTS))
@@ -117,10 +118,15 @@ def _figures(envelope: Envelope, place: Place, effect: AnyEffect) -> Iterator[Fi
         if isinstance(effect.bytes, Fraction):
             yield from _amount(envelope, place / "bytes", effect, float(effect.bytes))
     if isinstance(effect, Collective):
-        if effect.message:
-            yield from known(place / "message", effect.message, BY_NAME, "quantity")
+        for name in ("message", "ahead"):
+            if getattr(effect, name):
+                yield from known(place / name, getattr(effect, name), BY_NAME, "quantity")
         for name in ("copied", "per_rank", "awaited_above"):
             yield from judged(place / name, getattr(effect, name), ranges[name], name)
+    if isinstance(effect, Update):
+        if effect.calls:
+            yield from known(place / "calls", effect.calls, BY_NAME, "quantity")
+        yield from judged(place / "kernels", effect.kernels, ranges["kernels"], "kernels")
 
 
 def _amount(

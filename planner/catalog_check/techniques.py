@@ -11,6 +11,7 @@ from planner.catalog_check.names import known
 from planner.effects import Scalar
 from planner.plan import LAYOUT_FACTS
 from planner.reading import nearest
+from planner.sizes import ELEMENTS, SIZES
 from planner.techniques import ChoiceEntry, Relation, TechniqueEntry
 
 _RELATIONS: tuple[Relation, ...] = ("needs", "conflicts")
@@ -43,6 +44,8 @@ def _choice(place: Place, entry: ChoiceEntry) -> Iterator[Finding]:
         elif entry.default not in entry.values:
             hint = nearest(str(entry.default), map(str, entry.values)) or "one of " + ", ".join(map(str, entry.values))
             yield (place / "default").error(f"the default '{entry.default}' is no value of {entry.choice}", hint)
+    elif entry.domain == ELEMENTS and entry.choice not in SIZES:
+        yield from known(place / "choice", entry.choice, SIZES, "buffer with a size:")
     elif entry.values:
         yield (place / "values").error(f"values are listed, but the domain is {entry.domain}")
 

@@ -1,4 +1,4 @@
-"""A file as a plan of a job: its stage, batch, offloads and precision as choices, its buffers as sizes of the job."""
+"""A file as a plan of a job: stage, batch, offloads, precision and buffers as choices, other sizes as the job's own."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ from planner.space import job_space
 from planner.techniques import read_runtime
 
 ZERO = "zero_optimization"
-SIZES: Mapping[str, str] = {
-    "reduce_bucket_size": f"{ZERO}.reduce_bucket_size",
-    "prefetch_bucket_size": f"{ZERO}.stage3_prefetch_bucket_size",
+# Sizes in elements: of buffers that are choices, and of what every plan of a job has alike.
+BUFFERS: Mapping[str, str] = {
+    "reduce_bucket": f"{ZERO}.reduce_bucket_size",
+    "prefetch_bucket": f"{ZERO}.stage3_prefetch_bucket_size",
     "live_parameters": f"{ZERO}.stage3_max_live_parameters",
+    "sub_group": f"{ZERO}.sub_group_size",
+}
+SIZES: Mapping[str, str] = {
     "persistence_threshold": f"{ZERO}.stage3_param_persistence_threshold",
-    "sub_group_size": f"{ZERO}.sub_group_size",
     "swap_buffer_size": f"{ZERO}.offload_param.buffer_size",
 }
 # Types of the file by key of the catalog of optimizers.
@@ -40,34 +43,14 @@ OPTIMIZERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, eq=False)
 class SizedJob(Job):
-    """A job whose buffers are those of a file instead of sized to the model; `sizes` in elements."""
+    """A job whose thresholds are those of a file instead of sized to the model; `sizes` in elements."""
 
     sizes: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def reduce_bucket_size(self) -> int:
-        """Elements of the gradient bucket."""
-        return self.sizes["reduce_bucket_size"]
-
-    @property
-    def prefetch_bucket_size(self) -> int:
-        """Elements gathered ahead in stage 3, never more than the model has."""
-        return min(self.sizes["prefetch_bucket_size"], self.architecture.parameters)
-
-    @property
-    def live_parameters(self) -> int:
-        """Elements up to which stage 3 gathers ahead."""
-        return self.sizes["live_parameters"]
 
     @property
     def persistence_threshold(self) -> int:
         """Tensors up to this many elements stay whole in stage 3."""
         return self.sizes["persistence_threshold"]
-
-    @property
-    def sub_group_size(self) -> int:
-        """Elements that one optimizer call updates in stage 3."""
-        return self.sizes["sub_group_size"]
 
     @property
     def swap_buffer_size(self) -> int:
@@ -110,6 +93,8 @@ def mapped(subject: Subject, job: Job) -> Mapped:
     }
     if subject.stage == 3:
         values |= _stage_3(subject, sized, notes)
+    read = BUFFERS if subject.stage == 3 else ("reduce_bucket",) if subject.stage else ()
+    values |= {name: _size(subject, BUFFERS[name], job) for name in read}
     known = job_space(sized).by_name
     return Mapped(sized, {name: value for name, value in values.items() if name in known}, tuple(notes))
 
@@ -235,7 +220,7 @@ def unmapped(subject: Subject) -> Iterator[str]:
     if subject.stage in (1, 2) and not overlaps(subject):
         yield "overlap_comm is off: the ledger counts its second bucket all the same"
     if subject.stage == 3:
-        yield "stage3_max_live_parameters and stage3_max_reuse_distance are not counted: one layer stays gathered"
+        yield "stage3_max_reuse_distance is not counted: one layer stays gathered"
     for dotted in (
         f"{ZERO}.offload_optimizer.super_offload",
         "torch_autocast.enabled",

@@ -48,7 +48,7 @@ class Candidate:
     def changes(self) -> tuple[int, int]:
         """How many changes of numerics or convergence it makes, and how many of its values are not the job's own."""
         allowances = self.variant.allowances
-        return sum(allowance.changes != "installation" for allowance in allowances), len(allowances)
+        return sum(allowance.changes_training for allowance in allowances), len(allowances)
 
     @property
     def global_batch(self) -> int:

@@ -150,7 +150,7 @@ def _allowed(found: Chosen) -> Iterator[str]:
         return
     taken = used(found)
     yield f"Uses: {_listed(taken)}." if taken else "Uses nothing beside the job's own values."
-    if any(one.changes != "installation" for one in taken):
+    if any(one.changes_training for one in taken):
         yield without(found)
     if rest := not_needed(found):
         yield f"Not needed: {_listed(rest)}."

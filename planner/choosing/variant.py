@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Changes = Literal["numerics", "convergence", "installation"]
+Changes = Literal["numerics", "convergence", "installation", "buffer"]
 WORDS: Mapping[Changes, str] = {
     "numerics": "changes numerics", "convergence": "changes convergence", "installation": "must be installed",
+    "buffer": "changes a buffer",
 }  # fmt: skip
 
 
@@ -16,7 +17,7 @@ WORDS: Mapping[Changes, str] = {
 class Allowance:
     """A value that stands in place of the job's own: `value` as a job file has it; `label` and `own` in words.
 
-    `changes` is what it changes, or that it only needs something installed.
+    `changes` is what it changes, or that it only needs something installed or is only the size of a buffer.
     """
 
     setting: str
@@ -24,6 +25,11 @@ class Allowance:
     label: str
     own: str
     changes: Changes
+
+    @property
+    def changes_training(self) -> bool:
+        """Whether what is trained comes out different, be it in numbers or in steps."""
+        return self.changes in ("numerics", "convergence")
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from planner.evaluate import Evaluation
 from planner.job import Job
 from planner.plan import Plan, layout_of, whole
 from planner.share import node_shards
+from planner.sizes import SIZES
 
 Configuration = dict[str, Any]
 TARGET = "deepspeed"
@@ -21,6 +22,7 @@ RUNTIMES = ("deepspeed",)
 EXPRESSES = (
     "zero_stage", "secondary_partition", "gather_precision", "reduction_precision", "micro_batch",
     "gradient_accumulation_dtype", "optimizer_offload", "optimizer_on_gpu", "offloaded_update", "parameter_offload",
+    *SIZES,
 )  # fmt: skip
 NAME = "deepspeed.json"
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad", "lion": "Lion", "muon": "Muon"}
@@ -96,18 +98,18 @@ def _communication_dtype(job: Job, plan: Plan) -> str:
 
 
 def zero_optimization(job: Job, plan: Plan) -> Configuration:
-    """The ZeRO block of the plan's stage, buckets sized to the model."""
-    stage = whole(plan, "zero_stage")
+    """The ZeRO block of the plan's stage with its buckets; what gathers after the update has to be even."""
+    stage, bucket = whole(plan, "zero_stage"), whole(plan, "reduce_bucket")
     block: Configuration = {"stage": stage, "contiguous_gradients": True}
     if stage:
         block |= {
             "overlap_comm": True,
             "reduce_scatter": True,
-            "reduce_bucket_size": job.reduce_bucket_size,
+            "reduce_bucket_size": bucket,
             "round_robin_gradients": False,
         }
     if stage in (1, 2):
-        block |= {"allgather_partitions": True, "allgather_bucket_size": job.reduce_bucket_size // 2 * 2}
+        block |= {"allgather_partitions": True, "allgather_bucket_size": bucket // 2 * 2}
     if stage == 3:
         block |= _stage_3(job, plan)
     if plan["optimizer_offload"] != "none":
@@ -125,11 +127,11 @@ def _stage_3(job: Job, plan: Plan) -> Configuration:
     """What stage 3 gathers ahead, keeps whole and updates at once."""
     inside = plan["secondary_partition"] == "node"
     return {
-        "stage3_prefetch_bucket_size": job.prefetch_bucket_size,
+        "stage3_prefetch_bucket_size": plan["prefetch_bucket"],
         "stage3_param_persistence_threshold": job.persistence_threshold,
-        "stage3_max_live_parameters": job.live_parameters,
+        "stage3_max_live_parameters": plan["live_parameters"],
         "stage3_max_reuse_distance": job.reuse_distance,
-        "sub_group_size": job.sub_group_size,
+        "sub_group_size": plan["sub_group"],
         "stage3_gather_16bit_weights_on_model_save": True,
         **({"zero_hpz_partition_size": node_shards(job, layout_of(plan))} if inside else {}),
         **({"zero_quantized_weights": True} if plan["gather_precision"] == "int8" else {}),

@@ -21,6 +21,7 @@ from planner.evaluate import Evaluation
 from planner.job import Job
 from planner.plan import Layout, Plan
 from planner.reading import nearest
+from planner.sizes import default_of
 from planner.units import shown
 
 
@@ -101,8 +102,7 @@ def _switched(job: Job, plan: Plan, target: Target) -> bool:
 
 def _neutral(job: Job, name: str, value: object) -> bool:
     """Whether a value asks for nothing: off, or what training does anyhow."""
-    choice = job.techniques.choices.get(name)
-    plain = ("none", 0, job.training.precision.dtype, choice.default if choice else None)
+    plain = ("none", 0, job.training.precision.dtype, default_of(job, name))
     return value == Layout(data=job.cluster.gpus) if name == "layout" else value in plain
 
 

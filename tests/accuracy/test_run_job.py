@@ -12,6 +12,7 @@ from planner.accuracy.run_log import read_run_log
 from planner.accuracy.run_model import Skipped
 from planner.job import Job
 from planner.plan import Layout
+from planner.sizes import SIZES, own_size
 from tests.jobs import PLAIN
 
 
@@ -30,7 +31,7 @@ def test_a_run_becomes_a_job_and_a_plan(tmp_path: Path) -> None:
     assert dict(found.plan) == {
         "layout": Layout(data=2), "zero_stage": 2, "optimizer_offload": "none", "parameter_offload": "none",
         "gradient_accumulation_dtype": "bf16", "micro_batch": 2, "checkpoint_interval": 0, "checkpoint_count": 0,
-        **PLAIN,
+        **PLAIN, **{name: own_size(job, name) for name in SIZES},
     }  # fmt: skip
 
 

@@ -59,9 +59,9 @@ BLOOMS = (
     ("BLOOM-1.1B", 512, 1, 20.7), ("BLOOM-1.1B", 512, 2, 21.5), ("BLOOM-1.1B", 512, 3, 21.7),
 )  # fmt: skip
 # What the tool of the report writes into its DeepSpeed configuration (h2o-llmstudio, ConfigNLPCausalLMEnvironment).
-STUDIO = {"reduce_bucket_size": 10**6, "prefetch_bucket_size": 10**6, "persistence_threshold": 10**6}
+STUDIO = {"reduce_bucket": 10**6, "prefetch_bucket": 10**6, "persistence_threshold": 10**6}
 # Hugging Face fills "auto" in from the hidden width of 8192.
-AUTO_8192 = {"reduce_bucket_size": 8192**2, "prefetch_bucket_size": int(0.9 * 8192**2), "persistence_threshold": 81920}
+AUTO_8192 = {"reduce_bucket": 8192**2, "prefetch_bucket": int(0.9 * 8192**2), "persistence_threshold": 81920}
 
 CHECKS: tuple[Check, ...] = (
     # ── GPU out of memory ──

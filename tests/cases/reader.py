@@ -40,11 +40,10 @@ GPUS: Mapping[tuple[str, float], str] = {
     ("H200-class", 139.72): "h200-sxm-141gb", ("RTX 3090", 24): "rtx3090-24gb", ("RTX 6000", 24): "rtx3090-24gb",
     ("T4", 16): "t4-16gb", ("TITAN RTX", 24): "rtx3090-24gb", ("V100", 32): "v100-sxm2-32gb", ("", 16): "t4-16gb",
 }  # fmt: skip
-# DeepSpeed's defaults in elements (deepspeed 0.19.8 runtime/zero/config.py).
-DEFAULT_SIZES: Mapping[str, int] = {
-    "live_parameters": 10**9,
-    "reduce_bucket_size": 500_000_000, "prefetch_bucket_size": 50_000_000, "persistence_threshold": 100_000,
-    "sub_group_size": 1_000_000_000, "swap_buffer_size": 100_000_000,
+# DeepSpeed's defaults in elements (deepspeed 0.19.8 runtime/zero/config.py): sizes of every plan, and of choices.
+DEFAULT_SIZES: Mapping[str, int] = {"persistence_threshold": 100_000, "swap_buffer_size": 100_000_000}
+DEFAULT_BUFFERS: Mapping[str, int] = {
+    "live_parameters": 10**9, "reduce_bucket": 500_000_000, "prefetch_bucket": 50_000_000, "sub_group": 10**9,
 }  # fmt: skip
 
 
@@ -90,10 +89,12 @@ def setup(case_id: str, **told: Any) -> Setup:
     """The run of a report; `told` replaces or adds facts (variants that one report compares)."""
     facts = {**cases()[case_id]["facts"], **told}
     job = _job(case_id, facts)
+    buffers: dict[str, int] = {}
     if job.runtime.runtime == "deepspeed":
-        kept = {item.name: getattr(job, item.name) for item in fields(Job)}
-        job = SizedJob(**kept, sizes={**DEFAULT_SIZES, **facts.get("sizes", {})})
-    return Setup(job, plain_plan(job).changed(**_choices(facts, job)))
+        kept, stated = {item.name: getattr(job, item.name) for item in fields(Job)}, facts.get("sizes", {})
+        job = SizedJob(**kept, sizes={name: stated.get(name, size) for name, size in DEFAULT_SIZES.items()})
+        buffers = {name: stated.get(name, size) for name, size in DEFAULT_BUFFERS.items()}
+    return Setup(job, plain_plan(job).changed(**buffers, **_choices(facts, job)))
 
 
 # ── the job ──────────────────────────────────────────────────────────────────────────────────────────────────────────

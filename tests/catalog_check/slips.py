@@ -24,7 +24,7 @@ OTHER_UNITS: Mapping[str, str] = {
 # Keys whose text is the name of something else in the catalogs.
 NAMES = (
     "gpu", "host_link", "scale_up_link", "nic_link", "efficiency", "architecture", "default", "of", "runtime", "curve",
-    "source", "peak", "book", "axis", "kind", "over", "message", "memory_bandwidth",
+    "source", "peak", "book", "axis", "kind", "over", "message", "ahead", "calls", "memory_bandwidth",
 )  # fmt: skip
 
 

@@ -149,6 +149,8 @@ CHOICE: dict[str, Any] = {"choice": "own", "summary": "a choice", "order": 90, "
         ({"values": {"a": {"summary": "a"}}}, "default", "the default 'none' is no value of own", "one of a"),
         ({"domain": "layers", "values": {"none": {"summary": "a"}}}, "values",
          "values are listed, but the domain is layers", ""),
+        ({"domain": "elements"}, "choice", "unknown buffer with a size: 'own'",
+         "one of reduce_bucket, prefetch_bucket, live_parameters, sub_group"),
     ],
 )  # fmt: skip
 def test_values_and_domain_of_a_choice(changes: dict[str, Any], path: str, message: str, hint: str) -> None:

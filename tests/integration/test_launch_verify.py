@@ -65,6 +65,25 @@ def test_every_book_agrees(case: str, tmp_path: Path) -> None:
     assert (run.id, run.zero_stage, run.gpus) == ("verify-001", answer["plan"]["zero_stage"], 2)
 
 
+def test_messages_follow_the_buffers() -> None:
+    """Layers of 4 x 16,384, 3 x 44,032 and 2 x 128 elements, embedding and head of 262,144.
+
+    In 50,000 go, layer by layer from the last: down with the norm before it, up, gate with a norm, three of attention,
+    the fourth with a norm: five reductions of each of eight layers, and the tables. In 400,000 two layers go together.
+    """
+    sizes = {"reduce_bucket=50000": 42, "reduce_bucket=400000": 6}
+    for size, reductions in sizes.items():
+        found = verified("--profile", "--set", "zero_stage=2", "--set", "micro_batch=4", "--set", size)
+        assert found["times"]["terms"]["all-reduce"]["count"] == reductions + 2
+    gathers = {}
+    for size in ("prefetch_bucket=0", "prefetch_bucket=20000", "prefetch_bucket=197888", "live_parameters=1000000"):
+        found = verified("--profile", "--set", "zero_stage=3", "--set", "micro_batch=4", "--set", size)
+        assert found["status"] == "agrees"
+        gathers[size] = found["times"]["terms"]["all-gather"]["count"]
+    assert list(gathers.values()) == sorted(gathers.values(), reverse=True)
+    assert gathers["prefetch_bucket=0"] > 2 * 7 * 8 + 2 * 2  # every matrix in both passes
+
+
 def assert_times(times: Any, case: str) -> None:
     """The terms add up to the profiled step, the plan's collectives are all seen, and each one often enough."""
     terms = times["terms"]

@@ -1,0 +1,33 @@
+"""Copies of the weights in a narrow format that are made once a step and kept."""
+
+from __future__ import annotations
+
+from planner.job import Job
+from planner.ledger import ledger
+from planner.plan import Layout
+from planner.speed.memory_bound import memory_seconds
+from planner.step_time import microseconds, time_terms
+from planner.terms import TimeTerm
+from tests.jobs import job, plan
+
+OUTLOOK = "high"  # not the one that is meant where none is named
+
+
+def found(one: Job) -> list[TimeTerm]:
+    return [term for term in time_terms(one, OUTLOOK) if term.name == "narrow copies of the weights"]
+
+
+def test_narrow_weights_are_made_once_a_step() -> None:
+    """Four layers of 4 x 256 x 256 and 3 x 256 x 1,024 on each of two ranks' half: 4 bytes of device memory each."""
+    model = {"hidden": 256, "intermediate": 1024, "heads": 4, "layers": 4, "vocabulary": 8192, "parameters": 8_390_912}
+    training = {"runtime": "megatron", "precision": "fp8"}
+    one = job(model=model, cluster={"gpu": "h100-sxm-80gb"}, training=training)
+    (term,) = found(one)
+    weights = 4 * (4 * 256 * 256 + 3 * 256 * 1024) // 2
+    assert (term.window, term.lane) == ("optimizer_step", "serial")
+    assert term.value({"layout": Layout(tensor=2)}) == microseconds(
+        memory_seconds(one.cluster.gpu, 4 * weights, 1, OUTLOOK)
+    )
+    held = {line.name: line.bytes for line in ledger(one, plan(one, layout=Layout(tensor=2)))["gpu"].peak.lines}
+    assert held["fp8 copies of the weights"] == 2 * weights
+    assert found(job(model=model, training={"runtime": "megatron"})) == []
