@@ -180,7 +180,8 @@ def test_temporaries_of_the_step_are_of_one_sub_group(small: Job) -> None:
     assert found["flat gradients of a sub-group"] == 2 * 5_120_320
     assert found["fp32 gradients of a sub-group"] == 4 * 5_120_320
     offloaded = evaluated(small, zero_stage=3, optimizer_offload="cpu", sub_group=3_000_000)
-    assert held(offloaded, "forward", "host")["fp32 gradients on the host"] == 2 * ((1 << 25) + 3 * (1 << 24) + (1 << 22))
+    pinned = (1 << 25) + 3 * (1 << 24) + (1 << 22)
+    assert held(offloaded, "forward", "host")["fp32 gradients on the host"] == 2 * pinned
 
 
 # ── what they cost ───────────────────────────────────────────────────────────────────────────────────────────────────

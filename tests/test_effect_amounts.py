@@ -161,8 +161,7 @@ def test_nothing_is_pinned_where_there_is_nothing() -> None:
 
 
 def test_one_buffer_is_pinned_as_one() -> None:
-    """500 MB whole; in sub-groups of 101, 104 and 45 million elements 203, 207 and 90 MB; of 142 and 108 million 284 and
-    216 MB."""
+    """500 MB whole; 203, 207 and 90 MB in sub-groups of 101, 104 and 45 million elements; 284 and 216 MB in others."""
     found = job(model=HALF_FULL)
     (whole,), (pieces,) = (terms(found, allocate(device="host", pinned=way)) for way in ("whole", "sub_groups"))
     assert whole.value(ALONE) == 2 * (1 << 29)
