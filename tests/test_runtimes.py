@@ -106,6 +106,50 @@ def test_megatron_under_deepspeed(precision: str, dtype: str, moment: str, wante
     assert found == pytest.approx(wanted, rel=1e-3)
 
 
+def test_an_undivided_optimizer_raises_all_gradients_and_joins_them() -> None:
+    # 2 of parameters, 2 of gradients, 12 of states; every gradient in fp32 and their flat copy: 4 + 4
+    choices = {"zero_stage": 0, "micro_batch": 2, "gradient_accumulation_dtype": "fp16"}
+    found = held("megatron-deepspeed", "optimizer_step", FOUR, "fp16", **choices)
+    assert found == pytest.approx(2 + 2 + 12 + 8, rel=1e-3)
+
+
+def test_one_rank_copies_its_gradients_into_buckets_too() -> None:
+    """InternEvo flattens a bucket while another is on its way, whether or not somebody reduces with it."""
+    tensor = Layout(tensor=4, data=1)
+    one = job(model=MODEL, cluster={"gpu": "a100-sxm-80gb", "gpus_per_node": 4}, training={"runtime": "internevo"})
+    found = one.with_choices({"layout": (tensor,)})
+    lines = next(m.lines for m in ledger(found, plan(found, layout=tensor, zero_stage=1))["gpu"].moments
+                 if m.name == "backward_end")  # fmt: skip
+    sizes = {line.name: line.bytes for line in lines}
+    whole = 2 * share(found, tensor).parameters
+    assert (sizes["flattened bucket"], sizes["bucket on its way"]) == (whole, whole)
+
+
+def test_fsdp2_names_one_gathered_output_while_a_layer_runs() -> None:
+    """The running layer's parameters and the output that they were copied from; before, two of them or the root's.
+
+    The block of the gathers holds the root's and a layer's at most, where the root is the larger.
+    """
+    found = job(training={"runtime": "fsdp2"})
+    one = plan(found, zero_stage=3)
+    books = ledger(found, one)["gpu"]
+    parts = share(found, layout_of(one))
+    (forward,) = (moment for moment in books.moments if moment.name == "forward")
+    lines = {line.name: line.bytes for line in forward.lines}
+    assert lines["layer in use"] == lines["gathered output of the running layer"] == 2 * parts.largest_layer
+    before = [line.bytes for line in books.idle if line.name == "gathered output before it"]
+    assert before == [2 * parts.largest_layer, 2 * parts.root]
+
+
+def test_temporaries_of_fsdp1_find_no_room_among_activations() -> None:
+    """4 bytes of a rank's part, each as large as a layer's shard: they add to what everything else takes."""
+    found = job(training={"runtime": "fsdp1", "optimizer": "adamw-foreach"})
+    books = ledger(found, plan(found, zero_stage=3))["gpu"]
+    (step,) = (moment for moment in books.moments if moment.name == "optimizer_step")
+    apart = {line.name: line.bytes for line in step.lines if line.apart}
+    assert apart["temporaries of the optimizer"] == 4 * found.trainable_parameters // 2
+
+
 def test_blooms_optimizer_casts_all_gradients_when_backward_ends() -> None:
     """Two bytes beside the 8 of parameters and gradients, in all 10 and 12 over the ranks."""
     cluster = {"gpu": "a100-sxm-80gb", "gpus_per_node": 4}
@@ -124,8 +168,9 @@ def test_blooms_optimizer_casts_all_gradients_when_backward_ends() -> None:
         (1, "backward_end", 2 + 2 + 12 / 4),
         # at the step the rank's gradients flat and in fp32: (2 + 4) / 4
         (1, "optimizer_step", 2 + 2 + 12 / 4 + 6 / 4),
-        # stage 3: shards of parameters and gradients, (2 + 2 + 12) / 4
+        # stage 3: shards of parameters and gradients, (2 + 2 + 12) / 4; in fp32 at the step, never joined
         (3, "forward", 16 / 4),
+        (3, "optimizer_step", 16 / 4 + 4 / 4),
     ],
 )
 def test_internevo_divides_states_or_everything(stage: int, moment: str, wanted: float) -> None:

@@ -19,8 +19,15 @@ from planner import hardware_catalog
 from planner.accuracy.run_log import Run
 from planner.accuracy.run_model import Skipped, model_config, stated
 from planner.accuracy.run_network import network_gigabits, network_link
-from planner.accuracy.run_software import could
 from planner.accuracy.run_time import beats_the_peak
+from planner.accuracy.run_usual import (
+    all_small,
+    as_usual,
+    catalog_runtime,
+    usual_attention,
+    usual_loss,
+    usual_optimizer,
+)
 from planner.errors import InputError
 from planner.hardware_catalog import Hardware
 from planner.job import Job
@@ -36,10 +43,6 @@ from planner.specification import specify
 from planner.techniques import read_runtime
 
 CONFIG = "config.json"
-DEFAULT_OPTIMIZER = "adamw"
-# Plain training on one GPU is a group of one.
-RUNTIMES: Mapping[str, str] = {"single": "ddp"}
-OPTIMIZERS: Mapping[str, str] = {"adam-bf16-states": "adamw-bf16-states"}
 # Kernels that never hold the matrix of scores are alike in memory.
 ATTENTION: Mapping[str, str] = {
     "flash": "flash", "te-fused": "flash", "flex": "flash", "triton-flash": "flash", "xformers": "flash",
@@ -47,8 +50,8 @@ ATTENTION: Mapping[str, str] = {
 }  # fmt: skip
 KERNELS: Mapping[str, str] = {"liger": "liger", "compile": "compiled"}
 LOSSES: Mapping[str, str] = {"fused-loss": "fused", "chunked-loss": "chunked"}
-# Names in the kernels column that change nothing the planner counts, beside the losses and Liger; Transformer Engine is
-# how fp8 runs.
+# Names in the kernels column that a job file has no word for, beside the losses and Liger; Transformer Engine is how
+# fp8 runs.
 NEUTRAL_KERNELS = (
     "expandable-segments", "fsdp-prefetch", "overlap-grad-reduce", "overlap-param-gather",
 )  # fmt: skip
@@ -110,14 +113,8 @@ def _time_unknown(run: Run, job: Job, hardware: Hardware) -> str:
 def _check_runtime(run: Run) -> None:
     """The runtime is one of the catalog."""
     stated(run, "runtime")
-    if _runtime(run) not in names("runtimes")["runtimes"]:
+    if catalog_runtime(run) not in names("runtimes")["runtimes"]:
         raise Skipped(f"runtime {run.runtime}")
-
-
-def _runtime(run: Run) -> str:
-    """The catalog's name of the runtime."""
-    name = str(run.runtime)
-    return RUNTIMES.get(name, name)
 
 
 def _check_parallelism(run: Run) -> None:
@@ -130,7 +127,7 @@ def _check_parallelism(run: Run) -> None:
         raise Skipped("ranks do not multiply to gpus")
     if layout.data * layout.sequence % layout.expert:
         raise Skipped("expert parallelism beyond the data-parallel ranks")
-    entry = read_runtime(_runtime(run))
+    entry = read_runtime(catalog_runtime(run))
     for name in ("tensor", "pipeline", "sequence", "expert"):
         if getattr(layout, name) > 1 and name not in (*entry.degrees, *entry.degrees_on_request):
             raise Skipped(f"{name} parallelism under {entry.runtime}")
@@ -177,7 +174,7 @@ def _check_precision(run: Run) -> None:
     stated(run, "precision")
     if _precision(run) not in hardware_catalog.precisions():
         raise Skipped(f"precision {_precision(run)}")
-    if _optimizer(run) not in hardware_catalog.optimizers():
+    if usual_optimizer(run) not in hardware_catalog.optimizers():
         raise Skipped(f"optimizer {run.optimizer}")
     if run.attention is not None and run.attention not in ATTENTION:
         raise Skipped(f"attention {run.attention}")
@@ -185,15 +182,7 @@ def _check_precision(run: Run) -> None:
 
 def _precision(run: Run) -> str:
     """The catalog's name of the precision: 16-bit parameters without fp32 masters are another one."""
-    small = run.parameter_bytes == 2 or (run.method == "qlora" and run.gradient_bytes == 2)
-    pure = run.precision in ("bf16", "fp16", "fp8") and small and run.master_bytes == 0
-    return f"pure-{run.precision}" if pure else str(run.precision)
-
-
-def _optimizer(run: Run) -> str:
-    """The catalog's name of the optimizer."""
-    name = run.optimizer or DEFAULT_OPTIMIZER
-    return OPTIMIZERS.get(name, name)
+    return f"pure-{run.precision}" if all_small(run) else str(run.precision)
 
 
 def _kernels(run: Run) -> dict[str, str]:
@@ -204,20 +193,8 @@ def _kernels(run: Run) -> dict[str, str]:
         if name not in known:
             raise Skipped(f"kernels {name}")
     fused = next((KERNELS[name] for name in run.kernels if name in KERNELS), None)
-    loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), _usual_loss(run, fused))
+    loss = next((LOSSES[name] for name in run.kernels if name in LOSSES), usual_loss(run, fused))
     return {"loss": loss, **({"kernels": fused} if fused else {})}
-
-
-def _usual_attention(run: Run) -> str:
-    """The attention of a run that names none: torch's SDPA, where it has no kernels of its own."""
-    own = read_runtime(_runtime(run)).kernels == "megatron"
-    return "flash" if own or could(run, "grouped_attention") else "sdpa"
-
-
-def _usual_loss(run: Run, kernels: str | None) -> str:
-    """How logits become a loss where the log does not say; MPT's own training code has flash-attn's."""
-    whole = run.architecture == "mpt" or (kernels == "compiled" and could(run, "compiled_loss"))
-    return "kernel" if whole else "standard"
 
 
 def _batch(run: Run) -> tuple[int, int]:
@@ -261,9 +238,10 @@ def _job(run: Run, batch: int, kernels: Mapping[str, str], lookup: Lookup) -> Jo
         data = _job_data(run, batch, kernels, lookup.hardware)
         document = Document(file=str(Path(folder, "job.yaml")), data=data, marks={}, key_marks={})
         try:
-            return _limited(run, _linked(run, resolve_in(lookup, validated(JobFile, document), document, run.id)))
+            job = resolve_in(lookup, validated(JobFile, document), document, run.id)
         except InputError as error:
             raise Skipped(error.message) from None
+    return as_usual(run, _limited(run, _linked(run, job)))
 
 
 def _linked(run: Run, job: Job) -> Job:
@@ -293,12 +271,12 @@ def _job_data(run: Run, batch: int, kernels: Mapping[str, str], hardware: Hardwa
         "model": CONFIG,
         "cluster": _cluster_data(run, hardware),
         "training": {
-            "runtime": _runtime(run),
+            "runtime": catalog_runtime(run),
             "sequence_length": run.sequence_length,
             "global_batch": batch,
             "precision": _precision(run),
-            "optimizer": _optimizer(run),
-            "attention": ATTENTION[run.attention] if run.attention else _usual_attention(run),
+            "optimizer": usual_optimizer(run),
+            "attention": ATTENTION[run.attention] if run.attention else usual_attention(run),
             **({"deterministic": True} if DETERMINISTIC in run.kernels else {}),
             **({"fp8_scaling": "row"} if run.precision == "fp8" and ROWWISE.search(run.notes or "") else {}),
             **({"tensor_overlap": True} if set(TENSOR_OVERLAP) & set(run.kernels) else {}),
@@ -350,17 +328,17 @@ def _choices(run: Run, job: Job, micro_batch: int) -> dict[str, Value]:
 def _selective(run: Run) -> bool:
     """Whether parts of the layers are made again by operation; Megatron's `selective` makes the core attention again,
     of which flash attention keeps nothing."""
-    return run.recompute == "selective" and _runtime(run) not in ("megatron", "megatron-deepspeed")
+    return run.recompute == "selective" and catalog_runtime(run) not in ("megatron", "megatron-deepspeed")
 
 
 def _gradient_dtype(run: Run, job: Job) -> dict[str, Value]:
     """What gradients are added up in; six bytes are 16-bit gradients beside an fp32 sum.
 
-    DeepSpeed and Megatron have the choice, the other runtimes keep gradients as they keep parameters.
+    DeepSpeed and Megatron have the choice, the other runtimes keep gradients as they keep trained parameters.
     """
     precision, runtime, stated_bytes = job.training.precision, job.runtime, run.gradient_bytes
     chooses = runtime.runtime in ("deepspeed", "megatron-deepspeed", "megatron")
-    kept = precision.compute_bytes if runtime.kernels == "megatron" else job.storage_bytes
+    kept = precision.compute_bytes if runtime.kernels == "megatron" else job.trained_bytes
     if stated_bytes is None or (not chooses and stated_bytes == kept):
         return {}
     summed = {precision.compute_bytes: precision.dtype, 4: "fp32", 6: "fp32"}.get(int(stated_bytes))

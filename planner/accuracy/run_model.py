@@ -119,11 +119,12 @@ def _gemma(run: Run) -> Config:
 
 
 def _qwen(run: Run) -> Config:
-    """Qwen: the generation is in the name."""
-    generation = re.search(r"qwen[-_ ]?([23])", (run.model or "").lower())
-    if generation is None:
+    """Qwen: the generation is in the name, a number before `b` is a size; the first ones have the block of Qwen2."""
+    name = (run.model or "").lower()
+    if "qwen" not in name:
         raise Skipped("qwen generation not in the name")
-    return {"model_type": f"qwen{generation.group(1)}", **_gated(run)}
+    later = re.search(r"qwen[-_ ]?3(?![0-9.]*b)", name)
+    return {"model_type": "qwen3" if later else "qwen2", **_gated(run)}
 
 
 def _moe_llama(run: Run) -> Config:

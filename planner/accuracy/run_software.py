@@ -11,7 +11,9 @@ from importlib.resources import files
 from typing import Any, cast
 
 from planner.accuracy.run_log import Run
+from planner.effects import Allocate
 from planner.reading import read_document
+from planner.techniques import RuntimeEntry
 
 FILE = "software.yaml"
 
@@ -22,12 +24,32 @@ def could(run: Run, ability: str) -> bool:
     return made is None or made >= _month(_software()["since"][ability]["month"])
 
 
+def changed(runtime: RuntimeEntry, change: str) -> RuntimeEntry:
+    """The runtime with this `change` of the catalog: other quantities, effects beside its own, another margin."""
+    told = _software()["runtimes"][change]
+    names: Mapping[str, str] = told.get("of", {})
+    own = (
+        effect.model_copy(update={"of": names.get(effect.of, effect.of)}) if isinstance(effect, Allocate) else effect
+        for effect in runtime.effects
+    )
+    added = (Allocate.model_validate(effect) for effect in told.get("effects", ()))
+    margin = told.get("fragmentation", runtime.fragmentation)
+    return runtime.model_copy(update={"effects": (*own, *added), "fragmentation": margin})
+
+
 def _made(run: Run) -> int | None:
     """The month in which the run was made, stated or usual for its GPU; None for today."""
     if run.date is not None:
         return _month(run.date)
     announced = _software()["announced"]["gpus"].get(run.gpu)
-    return None if announced is None else _month(announced) + int(_software()["usual_age"]["months"])
+    return None if announced is None else _usual_month(_month(announced))
+
+
+def _usual_month(announced: int) -> int:
+    """The middle of the months in which a part announced then is a usual one, as far as they have passed."""
+    age, today = _software()["usual_age"], _month(_software()["passed"]["month"])
+    first, last = announced + int(age["first"]), min(announced + int(age["last"]), today)
+    return (first + max(first, last)) // 2
 
 
 def _month(text: str) -> int:

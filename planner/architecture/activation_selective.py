@@ -92,6 +92,8 @@ def _feed_forward_matrices(block: FeedForward, hidden: int) -> list[tuple[int, b
 
 
 def _attention_result(block: Attention, settings: ActivationSettings) -> int:
-    """Output and log-sum-exp of an attention kernel, in bytes per token."""
+    """Output and log-sum-exp of an attention kernel that are kept, in bytes per token."""
+    if settings.attention_remade:
+        return 0
     width = block.value_dim if block.kind == "mla" else block.head_dim
     return (settings.element * block.heads * width + 4 * block.heads) // settings.tensor_parallel

@@ -49,7 +49,8 @@ def layer_sites(kind: LayerKind, hidden: int, settings: ActivationSettings) -> t
         ordered = [*norms, *_sharing(kind, hidden, settings, blocks)]
     else:
         ordered = [site for index, block in enumerate(blocks) for site in _normed(kind, hidden, settings, index, block)]
-    sites = (_split(site, hidden, settings) for site in (*ordered, _end(kind, hidden, settings)))
+    mask = _dropout(kind, hidden, settings)
+    sites = (_split(site, hidden, settings, mask) for site in (*ordered, _end(kind, hidden, settings)))
     return tuple(_made_again(site, kind, hidden, settings) for site in sites) if settings.modules else tuple(sites)
 
 
@@ -60,16 +61,18 @@ def _made_again(site: Site, kind: LayerKind, hidden: int, settings: ActivationSe
     return replace(site, stored=site.stored - Amount(0, size), work=running)
 
 
-def _split(site: Site, hidden: int, settings: ActivationSettings) -> Site:
+def _split(site: Site, hidden: int, settings: ActivationSettings, mask: Amount) -> Site:
     """One rank's share under tensor parallelism (Korthikanti et al. 2022, arXiv:2205.05198 sections 4.1 and 4.2).
 
-    Norms and what they write stay whole unless the sequence is divided as well; then a block gathers its input.
+    Norms, what they write and the masks of the stream's dropout stay whole unless the sequence is divided as well; then
+    a block gathers its input.
     """
     parts = settings.tensor_parallel
     if parts == 1:
         return site
     read, stream = Amount(0, settings.element * hidden), 2 * settings.stream * hidden
-    whole = Amount() if settings.sequence_parallel else {"norm": site.stored, "end": Amount()}.get(site.name, read)
+    kept = {"norm": site.stored, "end": Amount(), "recurrence": read}.get(site.name, read + mask)
+    whole = Amount() if settings.sequence_parallel else kept
     work, gathered = (0, read.per_token) if settings.sequence_parallel else (stream, 0)
     figures = (site.work.forward, site.work.alone, site.work.backward, site.work.recomputed)
     shares = (min(figure, work) - (min(figure, work) - figure) // parts + gathered for figure in figures)

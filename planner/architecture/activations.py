@@ -122,8 +122,11 @@ def _layer(kind: LayerKind, hidden: int, settings: ActivationSettings) -> LayerA
 
 
 def weight_copies(kind: LayerKind, settings: ActivationSettings) -> Amount:
-    """16-bit copies that autocast caches of a layer's matrices, until backward or the end of a recomputed forward."""
-    if settings.precision != "autocast":
+    """16-bit copies that autocast caches of a layer's matrices, until backward or the end of a recomputed forward.
+
+    Of weights that take a gradient only (torch 2.13 aten/src/ATen/autocast_mode.cpp, cached_cast).
+    """
+    if settings.precision != "autocast" or settings.frozen:
         return Amount()
     matrices = sum(2 * tensor.elements for tensor in kind.tensors if len(tensor.shape) > 1)
     return Amount(matrices).divided(settings.tensor_parallel)

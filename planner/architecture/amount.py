@@ -63,6 +63,8 @@ class ActivationSettings:
     the adapted projections out of q, k, v, o, gate, up, down. `adapter_bytes`: bytes per adapter parameter (PEFT keeps
     them in fp32 unless told otherwise). `dropout`: whether the model's dropout is active;
     `dropout_mask_bytes`: 1 on CUDA, 2 on CPU. `tensor_parallel`, `sequence_parallel`: Megatron's division.
+    `attention_remade`: selective recomputation makes attention again too. `inputs_kept`: linear layers of a frozen base
+    keep their inputs, as if their weights were trained.
     `mlp_tiles`: into how many parts of its tokens a dense feed-forward block goes, one after the other. `modules`: what
     a kept layer makes again in backward, see `planner.architecture.modules`.
     """
@@ -84,6 +86,8 @@ class ActivationSettings:
     dropout_mask_bytes: int = 1
     tensor_parallel: int = 1
     sequence_parallel: bool = True
+    attention_remade: bool = False
+    inputs_kept: bool = False
     mlp_tiles: int = 1
     modules: tuple[str, ...] = ()
 
@@ -129,10 +133,12 @@ class ActivationSettings:
         One copy is shared, except under autocast (one 16-bit cast for each) and by adapters with copies of their own.
         """
         count = 1 if fused else len(projections)
+        whole = self.element * (count if self.precision == "autocast" else 1)
         if not self.frozen:
-            return self.element * (count if self.precision == "autocast" else 1)
-        adapters = min(self.adapted(*projections), count)
-        return adapters * self.private_bytes if self.private_bytes else self.element * min(adapters, 1)
+            return whole
+        adapters, base = min(self.adapted(*projections), count), whole if self.inputs_kept else 0
+        shared = max(base, self.element * min(adapters, 1))
+        return base + adapters * self.private_bytes if self.private_bytes else shared
 
     def adapter_outputs(self, *projections: str) -> int:
         """Bytes per token of the rank-wide tensors between an adapter's two matrices."""

@@ -37,6 +37,9 @@ MOE: dict[str, Any] = {"experts": 8, "experts_per_token": 2, "expert_ffn_hidden"
         ({"architecture": "gemma", "model": "Gemma-2 9B", "tied_embeddings": True}, "gemma2", 195_648),
         # biases of query, key and value: 3·64 in each of 2 layers
         ({"architecture": "qwen", "model": "Qwen2.5 7B"}, "qwen2", 259_776),
+        ({"architecture": "qwen", "model": "Qwen 7B"}, "qwen2", 259_776),
+        ({"architecture": "qwen", "model": "Qwen1.5-32B"}, "qwen2", 259_776),
+        ({"architecture": "qwen", "model": "Qwen 32B"}, "qwen2", 259_776),
         # norms of query and key: 2·16 in each of 2 layers
         ({"architecture": "qwen", "model": "qwen3-8b"}, "qwen3", 259_456),
         # 8 experts of 3·64·32 and a router of 8·64 in place of 3·64·256: 512 more in each layer
@@ -79,7 +82,7 @@ def test_deepseek_v3_has_its_own_latent_widths() -> None:
         ({"architecture": "mpt", "kv_heads": 2}, "architecture mpt with shared key heads"),
         ({"architecture": "mpt", "ffn_hidden": 100}, "ffn_hidden is no multiple of hidden"),
         ({"architecture": "falcon"}, "architecture falcon with a key for every head"),
-        ({"architecture": "qwen", "model": "Qwen 7B"}, "qwen generation not in the name"),
+        ({"architecture": "qwen", "model": "small"}, "qwen generation not in the name"),
         ({"architecture": "moe-llama", **MOE, "shared_experts": 1}, "architecture moe-llama with shared experts"),
         ({"architecture": "mla-moe", "model": "DeepSeek-V2", **MOE}, "architecture mla-moe without latent widths"),
     ],

@@ -65,6 +65,8 @@ def test_checkpoint_keeps_the_layer_input() -> None:
         ({"kernels": "liger"}, 139400),  # 8h + 4ad + 4gd + 6f + 4a + 8
         ({"method": "lora", "lora_targets": ("q", "v"), "adapter_bytes": 2}, 147656),
         ({"method": "lora", "lora_targets": ("q", "v"), "adapter_bytes": 4}, 172296),
+        # the input of gate and up besides, 2h, and that of down, 2f; q and v's adapters share that of q, k, v
+        ({"method": "qlora", "lora_targets": ("q", "v"), "adapter_bytes": 2, "inputs_kept": True}, 184520),
         ({"method": "lora", "adapter_bytes": 2}, 184680),
         ({"method": "lora", "adapter_bytes": 4}, 295496),
         ({"method": "lora", "lora_targets": ("q", "v"), "adapter_bytes": 2, "lora_dropout": 0.05}, 164040),
@@ -80,12 +82,26 @@ def test_autocast_keeps_copies_of_the_weights() -> None:
     assert layer(precision="autocast").stored == Amount(436207616, 241800)
 
 
+def test_autocast_caches_copies_of_weights_with_a_gradient_only() -> None:
+    # cached_cast keeps the cast of a leaf that requires a gradient
+    assert layer(precision="autocast", method="qlora").stored.constant == 0
+
+
 def test_tensor_parallelism_divides_norms_only_with_the_sequence() -> None:
     # 8h of norms and inputs, 8 of statistics: with the sequence (139400 / 8), without 32776 + (139400 - 32776) / 8.
     settings = {"kernels": "megatron", "tensor_parallel": 8}
     shared = layer(**settings).stored.per_token
     whole = layer(**settings, sequence_parallel=False).stored.per_token
     assert (abs(shared - 17425) <= 4, whole) == (True, 46104)
+
+
+@pytest.mark.parametrize(("parts", "divided", "expected"), [(1, True, 2048), (2, True, 1024), (2, False, 2048)])
+def test_masks_of_the_stream_are_whole_unless_the_sequence_is_divided(parts: int, divided: bool, expected: int) -> None:
+    # GPT-2: a mask byte for each of 1024 after attention and after the MLP, on two ranks a half each or all of it
+    config = {"model_type": "gpt2", "n_embd": 1024, "n_layer": 1, "n_head": 16}
+    settings = {"kernels": "megatron", "tensor_parallel": parts, "sequence_parallel": divided}
+    dropped, kept = (layer(config, **settings, dropout=dropout).stored for dropout in (True, False))
+    assert (dropped - kept).per_token == expected
 
 
 def test_a_loop_over_experts_keeps_one_more_row_per_routed_token() -> None:

@@ -56,6 +56,12 @@ def test_what_is_kept_by_hand() -> None:
     assert kept.per_token - shared.per_token == 2 * 8
 
 
+def test_attention_that_is_made_again_keeps_nothing() -> None:
+    """Without its output, 2 × 8, and 4 for each of 4 heads."""
+    kept, _ = selective_amounts(layer(LLAMA), 8, settings(attention_remade=True))
+    assert kept.per_token == 2 * 36
+
+
 def test_on_two_ranks_half_of_each_column_parallel_product() -> None:
     """q 4, v 2, gate 8, down whole 8; half of attention's 32; of two reduce-scattered streams a half each: 2 × 8."""
     kept, _ = selective_amounts(layer(LLAMA), 8, settings(tensor_parallel=2))
