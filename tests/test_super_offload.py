@@ -37,7 +37,7 @@ def both(found: Job) -> tuple[Evaluation, Evaluation]:
 
 
 def test_the_host_updates_beside_the_last_backward() -> None:
-    """All of it in the last backward, and once more a sub-group whose gradients end with backward, as if the largest."""
+    """All of it in the last backward, and once more the largest sub-group: one has its gradients when backward ends."""
     found = offloaded()
     turn, beside = both(found)
     cluster, elements = found.cluster, found.architecture.parameters
