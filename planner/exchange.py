@@ -116,16 +116,24 @@ def expert_seconds(share: Share, kind: LayerKind, tokens: int, direction: str, o
     return 2 * collective_seconds(job.cluster, "all_to_all", size, group, outlook)
 
 
-@lru_cache(maxsize=65536)
 def pipeline_seconds(share: Share, tokens: int, outlook: str) -> float:
     """Seconds of one stage's message to the next, for every model chunk of the stage."""
-    layout, job = share.layout, share.job
+    return messages_seconds(share.job, share.layout, tokens, outlook)
+
+
+def messages_seconds(job: Job, layout: Layout, tokens: int, outlook: str) -> float:
+    """As `pipeline_seconds`, which is the same for all stages of a layout."""
     if layout.pipeline == 1:
         return 0.0
     parts = 1 if layout.whole_stream else layout.tensor
+    return layout.virtual_stages * _message_seconds(job, parts, layout.ranks // layout.pipeline, tokens, outlook)
+
+
+@lru_cache(maxsize=65536)
+def _message_seconds(job: Job, parts: int, stride: int, tokens: int, outlook: str) -> float:
+    """Seconds of one message of a stage's output, or of one of `parts` parts of it, to the rank `stride` further on."""
     size = tokens * job.architecture.hidden * job.training.precision.compute_bytes / parts
-    group = Group(size=2, stride=layout.ranks // layout.pipeline)
-    return layout.virtual_stages * collective_seconds(job.cluster, "send_receive", size, group, outlook)
+    return collective_seconds(job.cluster, "send_receive", size, Group(size=2, stride=stride), outlook)
 
 
 def _blocks(kind: LayerKind) -> int:
@@ -185,7 +193,12 @@ def _layers(
         return total + sum(rounded(times * seconds) * whole(values, name) for seconds, name in again)
 
     measures = () if direction == "forward" else recomputed
-    return TimeTerm(exchange.name, BATCH, measures, body, window, exchange.lane or STAGE_LANES[stage])
+    return TimeTerm(exchange.name, BATCH, measures, body, window, lane_of(exchange, stage))
+
+
+def lane_of(exchange: Exchange, stage: str) -> str:
+    """The lane that an exchange of a stage's layers runs in."""
+    return exchange.lane or STAGE_LANES[stage]
 
 
 @lru_cache(maxsize=65536)
