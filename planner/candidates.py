@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from planner.batches import BATCH, Batch, Batches
+from planner.batches import Batch, Batches, LeanBatches
 from planner.buckets import ceil_divide
 from planner.clock import Clock
 from planner.forms import LARGEST, Reader, least_time, may_hold
 from planner.objective import GRAIN, Coordinate, slackened
 from planner.plan import Value
 from planner.points import (
+    PART,
     OuterSpace,
     Points,
     gathered,
     inner_choices,
-    legal_values,
     outer_space,
     points_of,
     readers,
-    standing_floors,
 )
 from planner.rows import least_rows
 from planner.specification import Specification
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 Wanted = Callable[[Mapping[str, Value]], bool]
 Legal = Sequence[Mapping[str, Value]]
 Found = tuple[Mapping[str, Value], int]
-OPENED = 8  # layouts that are gone through at once for the least memory
-FIRST_CHUNK = 12  # layouts with micro-batch that are gone through before the first look at what holds
+FIRST_CHUNK = 4  # layouts with micro-batch that are gone through before the first look; each time twice as many
+LARGEST_CHUNK = 256  # between two looks at the clock
 
 
 def promising_points(
@@ -69,24 +68,27 @@ def leanest_points(
 ) -> Points:
     """As `promising_points`, the points that the plan with the least GPU memory can be at.
 
-    Layouts are gone through by what the model's states take at least, until some plan takes less than all states left.
+    Layouts with micro-batches are gone through by what they take at least, until some plan takes less than all left.
     """
-    outer, standing = outer_space(specification, None), standing_floors(specification, None)
-    found, ceiling, unread = list[Found](), specification.capacities.get("gpu", LARGEST), None
-    layouts = sorted(outer.layouts, key=standing.bytes)
-    for start in range(0, len(layouts), OPENED):
-        some = layouts[start : start + OPENED]
-        least = standing.bytes(some[0])
-        if least > ceiling:
+    outer, lean = outer_space(specification, None), _lean_batches(specification)
+    found, ceiling, unread, size = list[Found](), specification.capacities.get("gpu", LARGEST), None, FIRST_CHUNK
+    waiting = lean.below(lambda: ceiling)
+    while some := list(islice(waiting, size)):
+        if size > FIRST_CHUNK and clock is not None and clock.over():
+            unread = ceil_divide(some[0][0], GRAIN)
             break
-        if start and clock is not None and clock.over():
-            unread = ceil_divide(least, GRAIN)
-            break
-        legal = (values for layout in some for values in outer.under(layout) if wanted(values))
-        found += _leanest(specification, outer, [values for values in legal if outer.key(values) in outer.relations])
+        legal = [values for _, batch in some for values in outer.with_batch(batch) if wanted(values)]
+        for start in range(0, len(legal), PART):
+            found += _leanest(specification, outer, legal[start : start + PART])
         most = slackened(min((ceil_divide(held, GRAIN) for _, held in found), default=LARGEST // GRAIN), within)
-        ceiling = min(ceiling, most * GRAIN)
+        ceiling, size = min(ceiling, most * GRAIN), min(2 * size, LARGEST_CHUNK)
     return _points(specification, outer, [values for values, held in found if held <= ceiling], unread)
+
+
+@lru_cache(maxsize=4)
+def _lean_batches(specification: Specification) -> LeanBatches:
+    """The layouts with micro-batches of a specification by what they take, kept between questions."""
+    return LeanBatches(specification, outer_space(specification, None))
 
 
 def _points(specification: Specification, outer: OuterSpace, legal: Legal, unread: int | None) -> Points:
@@ -131,32 +133,23 @@ class _Candidates:
         self.capacities = specification.capacities
         measures = [measure.name for measure in specification.space.measures]
         self.standing = Reader([term for term in specification.memory if "micro_batch" not in term.scope], measures)
-        self.rest = [choice for choice in self.outer.choices if choice.name not in BATCH]
-        self.further = [rule for rule in self.outer.rules if not set(rule.scope) <= set(BATCH)]
         self.batches = Batches(specification, self.outer)
         self.complete: dict[Batch, list[Mapping[str, Value]]] = {}
 
     def nearest(self, wanted: Wanted, within: Fraction, clock: Clock | None) -> tuple[Legal, int | None]:
         """The points, read by rising floors until some plan is faster than all floors left, and the first floor unread.
 
-        The latter is None unless the clock ended the reading. `within`: the share by which a plan may be slower.
+        The latter is None unless the clock ended the reading, which leaves the first batches in any case. `within`: the
+        share by which a plan may be slower.
         """
-        found, read, ceiling, size, unread = list[Found](), set[Batch](), LARGEST, FIRST_CHUNK, None
-        for first in self.batches.first(FIRST_CHUNK):
-            ceiling = self._reached(first, wanted, ceiling, within, found)
-            read.update(first)
-            if ceiling < LARGEST or (clock is not None and clock.over()):
-                break
-        rest = (batch for batch in self.batches.below(ceiling) if batch not in read)
-        while chunk := list(islice(rest, size)):
-            if chunk[0].floor > ceiling:
-                break
-            if clock is not None and clock.over():
+        found, ceiling, size, unread = list[Found](), LARGEST, FIRST_CHUNK, None
+        near = self.batches.below(lambda: ceiling)
+        while chunk := list(islice(near, size)):
+            if size > FIRST_CHUNK and clock is not None and clock.over():
                 unread = chunk[0].floor
                 break
-            near = [batch for batch in chunk if batch.floor <= ceiling]
-            ceiling = self._reached(near, wanted, ceiling, within, found)
-            size *= 2
+            ceiling = self._reached(chunk, wanted, ceiling, within, found)
+            size = min(2 * size, LARGEST_CHUNK)
         return [values for values, fastest in found if fastest <= ceiling], unread
 
     def _reached(
@@ -164,17 +157,19 @@ class _Candidates:
     ) -> int:
         """Adds the points of some batches that reach the ceiling to those found; the ceiling that they lower."""
         self._complete([batch for batch in batches if batch not in self.complete])
-        part = self._part([values for batch in batches for values in self.complete[batch] if wanted(values)], ceiling)
-        found += part
-        return min([ceiling, *(slackened(fastest, within) for _, fastest in part)])
+        legal = [values for batch in batches for values in self.complete[batch] if wanted(values)]
+        for start in range(0, len(legal), PART):
+            part = self._part(legal[start : start + PART], ceiling)
+            found += part
+            ceiling = min([ceiling, *(slackened(fastest, within) for _, fastest in part)])
+        return ceiling
 
     def _complete(self, batches: Sequence[Batch]) -> None:
         """Goes through the other choices under some layouts with micro-batches."""
         legal = []
         for batch in batches:
             self.complete[batch] = []
-            found = legal_values(self.rest, self.further, batch.values)
-            legal += [(batch, values) for values in found if self.outer.key(values) in self.outer.relations]
+            legal += [(batch, values) for values in self.outer.with_batch(batch.values)]
         for index in self._holding([values for _, values in legal]):
             batch, values = legal[index]
             self.complete[batch].append(values)

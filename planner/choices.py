@@ -19,6 +19,11 @@ class Choice:
     name: str
     values: tuple[Value, ...]
 
+    @cached_property
+    def places(self) -> Mapping[Value, int]:
+        """Where each value stands first in the order."""
+        return {value: place for place, value in reversed(tuple(enumerate(self.values)))}
+
 
 @dataclass(frozen=True)
 class Derived:

@@ -19,7 +19,8 @@ from planner.errors import InputError, InternalError
 from planner.forms import LARGEST, Form
 from planner.objective import GRAIN
 from planner.plan import Plan, Value
-from planner.points import Lines, Point, Points, affine_rows
+from planner.points import Point, Points
+from planner.relations import Lines, affine_rows
 from planner.rows import Rows
 from planner.terms import TIME
 

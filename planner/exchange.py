@@ -119,16 +119,24 @@ def expert_seconds(share: Share, kind: LayerKind, tokens: int, direction: str, o
     return 2 * collective_seconds(job.cluster, "all_to_all", size, group, outlook)
 
 
-@lru_cache(maxsize=65536)
 def pipeline_seconds(share: Share, tokens: int, outlook: str) -> float:
     """Seconds of one stage's message to the next, for every model chunk of the stage."""
-    layout, job = share.layout, share.job
+    return messages_seconds(share.job, share.layout, tokens, outlook)
+
+
+def messages_seconds(job: Job, layout: Layout, tokens: int, outlook: str) -> float:
+    """As `pipeline_seconds`, which is the same for all stages of a layout."""
     if layout.pipeline == 1:
         return 0.0
     parts = 1 if layout.whole_stream else layout.tensor
+    return layout.virtual_stages * _message_seconds(job, parts, layout.ranks // layout.pipeline, tokens, outlook)
+
+
+@lru_cache(maxsize=65536)
+def _message_seconds(job: Job, parts: int, stride: int, tokens: int, outlook: str) -> float:
+    """Seconds of one message of a stage's output, or of one of `parts` parts of it, to the rank `stride` further on."""
     size = tokens * job.architecture.hidden * job.training.precision.compute_bytes / parts
-    group = Group(size=2, stride=layout.ranks // layout.pipeline)
-    return layout.virtual_stages * collective_seconds(job.cluster, "send_receive", size, group, outlook)
+    return collective_seconds(job.cluster, "send_receive", size, Group(size=2, stride=stride), outlook)
 
 
 def blocks_that_add_up(kind: LayerKind) -> int:
@@ -250,13 +258,18 @@ def _beside_chunks(job: Job, window: str, rounded: Callable[[float], int], outlo
     return TimeTerm(MESSAGES, BATCH, (), body, window, "communication")
 
 
+def messages_hide(job: Job, layout: Layout) -> bool:
+    """Whether a stage computes one chunk while another's message is on its way."""
+    return layout.virtual_stages > 1 and job.runtime.messages_beside_chunks
+
+
 def _hidden_messages(share: Share, window: str, values: Values) -> int:
     """Micro-batches of a window whose messages pass while a stage computes another chunk.
 
     With several chunks a stage has one to compute while another's message is on its way, but for the pipeline's filling
     and draining (megatron/training/arguments.py: overlap_p2p_comm, on with the interleaved schedule alone).
     """
-    if share.layout.virtual_stages == 1 or not share.job.runtime.messages_beside_chunks:
+    if not messages_hide(share.job, share.layout):
         return 0
     micro_batches = share.job.micro_batches(values)
     return {"forward": micro_batches, "backward": micro_batches - 1}.get(window, 0)

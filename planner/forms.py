@@ -86,6 +86,10 @@ class Reader:
         for term in terms:
             columns = [self.column[place] for place in places(term)]
             self.groups.setdefault(tuple(sorted(term.scope)), []).append((term, columns))
+        self.touched = {
+            scope: sorted({place for _, columns in group for place in columns}) for scope, group in self.groups.items()
+        }
+        self.sloping = {scope: any(term.measures for term, _ in group) for scope, group in self.groups.items()}
         self.names = sorted({name for scope in self.groups for name in scope})
         self.tables: dict[tuple[str, ...], dict[tuple[Value, ...], NDArray[Any]]] = {scope: {} for scope in self.groups}
 
@@ -95,9 +99,9 @@ class Reader:
 
     def sums(self, points: Sequence[Mapping[str, Value]]) -> NDArray[Any]:
         """Array (points, places, 1 + measures): constant and slopes of every place at every point."""
-        total = numpy.zeros((len(points), len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
+        total = numpy.zeros((1 + len(self.measures), len(self.places), len(points)), dtype=numpy.int64)
         if not points:
-            return total
+            return total.transpose()
         columns = {name: self._codes(name, points) for name in self.names}
         for scope in self.groups:
             keys = numpy.zeros(len(points), dtype=numpy.int64)
@@ -105,9 +109,9 @@ class Reader:
                 codes, size = columns[name]
                 keys = keys * size + codes
             _, first, inverse = numpy.unique(keys, return_index=True, return_inverse=True)
-            rows = [self._row(scope, points[index]) for index in first.tolist()]
-            total += numpy.stack(rows)[inverse.reshape(-1)]
-        return total
+            rows = numpy.stack([self._row(scope, points[index]) for index in first.tolist()], axis=2)
+            total[: len(rows), self.touched[scope]] += rows[:, :, inverse.reshape(-1)]
+        return total.transpose()
 
     def _codes(self, name: str, points: Sequence[Mapping[str, Value]]) -> tuple[NDArray[Any], int]:
         """A number for each point's value of a choice, and how many numbers there are."""
@@ -116,7 +120,7 @@ class Reader:
         return numpy.array(codes, dtype=numpy.int64), len(numbers)
 
     def _row(self, scope: tuple[str, ...], point: Mapping[str, Value]) -> NDArray[Any]:
-        """The forms of a scope's terms at one point, read where its values are new."""
+        """The forms of a scope's terms at one point, see `_read`; read where its values are new."""
         key = tuple(point[name] for name in scope)
         table = self.tables[scope]
         if key not in table:
@@ -124,7 +128,10 @@ class Reader:
         return table[key]
 
     def _read(self, scope: tuple[str, ...], values: Mapping[str, Value]) -> NDArray[Any]:
-        """The forms of a scope's terms at one combination, added up by place."""
+        """Array (1 + measures, places that the terms touch): a scope's forms at one combination, added up by place.
+
+        Constants alone where no term of the scope has a slope.
+        """
         added: dict[int, Form] = {}
         for term, columns in self.groups[scope]:
             form = affine(term, values, self.measures)
@@ -134,9 +141,11 @@ class Reader:
                 raise InputError(f"{term.name} is beyond what can be planned exactly", expected="a smaller job")
             for column in columns:
                 added[column] = added[column].plus(form) if column in added else form
-        found = numpy.zeros((len(self.places), 1 + len(self.measures)), dtype=numpy.int64)
-        for column, form in added.items():
-            found[column] = (form.constant, *form.slopes)
+        touched, width = self.touched[scope], 1 + self.sloping[scope] * len(self.measures)
+        found = numpy.zeros((width, len(touched)), dtype=numpy.int64)
+        for index, column in enumerate(touched):
+            if column in added:
+                found[:, index] = (added[column].constant, *added[column].slopes)[:width]
         return found
 
 
@@ -151,10 +160,15 @@ def places(term: Term) -> tuple[Place, ...]:
 
 def extremes(sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Arrays (points, places) of the least and the most of every form over the points' boxes."""
-    rising, falling = numpy.maximum(sums[:, :, 1:], 0), numpy.minimum(sums[:, :, 1:], 0)
-    low, high = low[:, None, :], high[:, None, :]
-    least = sums[:, :, 0] + (rising * low + falling * high).sum(axis=2)
-    return least, sums[:, :, 0] + (rising * high + falling * low).sum(axis=2)
+    least, slopes = sums[:, :, 0].copy(), sums[:, :, 1:]
+    most, used = least.copy(), numpy.asarray(slopes.any(axis=0))
+    for measure in numpy.flatnonzero(used.any(axis=0)).tolist():
+        places = numpy.flatnonzero(used[:, measure])
+        steps = slopes[:, places, measure]
+        ends = steps * low[:, measure, None], steps * high[:, measure, None]
+        least[:, places] += numpy.minimum(*ends)
+        most[:, places] += numpy.maximum(*ends)
+    return least, most
 
 
 def may_be_largest(sums: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:

@@ -140,6 +140,12 @@ def _layout(job: Job, tensor: int, pipeline: int, sequence: int, expert: int, ch
 
 
 @lru_cache(maxsize=64)
+def cuts(job: Job) -> tuple[Layout, ...]:
+    """A layout of each way in which the job's layouts cut the layers into stages."""
+    return tuple({(layout.pipeline, layout.spared): layout for layout in layouts(job)}.values())
+
+
+@lru_cache(maxsize=64)
 def stages(job: Job) -> tuple[str, ...]:
     """The stages that need a ledger of their own: one for the whole model unless some layout has a pipeline."""
     return STAGES if any(layout.pipeline > 1 for layout in layouts(job)) else (WHOLE,)

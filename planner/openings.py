@@ -52,11 +52,12 @@ def opening(specification: Specification, active: frozenset[str], clock: Clock |
     outer, capacities = outer_space(specification, active), specification.capacities_of(active)
     left: list[Point] = []
     for part in roomy_parts(specification, outer, active, leanest_first=True):
-        if not capacities or _some_end_holds(specification, outer, part, capacities):
+        sums = readers(specification)[0].sums(part) if capacities else None
+        if sums is None or _some_end_holds(specification, outer, part, capacities, sums):
             return Opening(True, None, True)
         if clock is not None and clock.over():
             return Opening(False, None, False)
-        left += points_of(specification, part, outer, active)
+        left += points_of(specification, part, outer, active, sums)
     return Opening(False, gathered(specification, left, outer.relations), True)
 
 
@@ -74,11 +75,10 @@ def _leanest(
 
 
 def _some_end_holds(
-    specification: Specification, outer: OuterSpace, part: Legal, capacities: Mapping[str, int]
+    specification: Specification, outer: OuterSpace, part: Legal, capacities: Mapping[str, int], sums: NDArray[Any]
 ) -> bool:
-    """Whether the first or the last row of some point is within every capacity."""
+    """Whether the first or the last row of some point is within every capacity; `sums` are those of memory."""
     memory, timer = readers(specification)
-    sums = memory.sums(part)
     for rows in _ends(specification, outer, part):
         holds = may_hold(memory, sums, rows, rows, capacities)
         if TIME in capacities and holds.any():

@@ -7,43 +7,30 @@ way the lanes of a step can line up is one affine form with integer coefficients
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice, product
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from planner.choices import Choice, Space
-from planner.floors import StandingFloors
 from planner.forms import Form, Reader, least_time, may_hold, memory_forms, time_forms
 from planner.memory import least_activations
 from planner.plan import Layout, Value
+from planner.relations import Relation, Relations
 from planner.specification import Specification
+from planner.standing import StandingFloors
 from planner.terms import TIME, Rule, Term
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Active = frozenset[str] | None
 IN_THE_RUNTIME = "techniques_exist_in_the_runtime"
+BATCH = ("layout", "micro_batch")
 PART = 4096  # points whose sums are in memory at once
-Lines = tuple[tuple[int, int], list[tuple[int, int]]]
-
-
-@dataclass(frozen=True)
-class Relation:
-    """The inner choices and measures that go together at one combination of the outer choices that measures read.
-
-    Each row holds the positions of the inner choices' values, then the measures' values; `boxes` bound the measures.
-    """
-
-    rows: tuple[tuple[int, ...], ...]
-    boxes: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -107,6 +94,20 @@ class OuterSpace:
         others = [choice for choice in self.choices if choice.name != "layout"]
         return legal_values(others, self.rules, {"layout": layout})
 
+    def with_batch(self, batch: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
+        """Combinations that have a relation, with a legal layout and micro-batch, and other values that are given.
+
+        Rules about layout and micro-batch alone are known to hold.
+        """
+        rest = [choice for choice in self.choices if choice.name not in batch]
+        found = legal_values(rest, self._further, batch)
+        return (values for values in found if self.key(values) in self.relations)
+
+    @cached_property
+    def _further(self) -> tuple[Rule, ...]:
+        """The rules that ask more than layout and micro-batch."""
+        return tuple(rule for rule in self.rules if not set(rule.scope) <= set(BATCH))
+
     def boxes(self, legal: Sequence[Mapping[str, Value]]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Arrays (points, measures) of the bounds of the measures."""
         boxes = [self.relations[self.key(values)].boxes for values in legal]
@@ -133,14 +134,12 @@ def outer_space(specification: Specification, active: Active) -> OuterSpace:
 
 
 @lru_cache(maxsize=8)
-def _relations_under(
-    specification: Specification, reading: tuple[str, ...], asked: frozenset[str]
-) -> Mapping[tuple[Value, ...], Relation]:
+def _relations_under(specification: Specification, reading: tuple[str, ...], asked: frozenset[str]) -> Relations:
     """The relations under the named constraints, the only ones that read inner choices."""
     inner = inner_choices(specification)
     names = {choice.name for choice in inner}
     rules = [rule for rule in specification.rules if rule.constraint in asked and names & set(rule.scope)]
-    return _relations(specification.space, inner, reading, rules)
+    return Relations(specification.space, inner, reading, rules)
 
 
 def enumerate_points(specification: Specification, active: Active = None) -> Points:
@@ -164,16 +163,22 @@ def roomy_parts(
         yield from legal_parts(outer)
         return
     standing, job = standing_floors(specification, active), specification.job
-    layouts = sorted(outer.layouts, key=standing.bytes) if leanest_first else outer.layouts
-    roomy = (layout for layout in layouts if standing.bytes(layout) <= most)
-    found = (values for layout in roomy for values in outer.under(layout))
+    some = (layout for layout in outer.layouts if standing.states(layout) <= most)
+    roomy = [layout for layout in some if standing.bytes(layout) <= most]
+    layouts = sorted(roomy, key=standing.bytes) if leanest_first else roomy
+    found = (values for layout in layouts for values in outer.under(layout))
     yield from parts(outer, (values for values in found if least_activations(job, values) <= most))
 
 
-@lru_cache(maxsize=8)
 def standing_floors(specification: Specification, active: Active) -> StandingFloors:
-    """What states take at least under each layout; without its rule also with values that the runtime has not."""
-    return StandingFloors(specification, active is None or IN_THE_RUNTIME in active)
+    """What each layout takes at least; without its rule also with values that the runtime has not."""
+    return _standing_floors(specification, active is None or IN_THE_RUNTIME in active)
+
+
+@lru_cache(maxsize=8)
+def _standing_floors(specification: Specification, of_the_runtime: bool) -> StandingFloors:
+    """As `standing_floors`, made once."""
+    return StandingFloors(specification, of_the_runtime)
 
 
 def parts(outer: OuterSpace, found: Iterable[dict[str, Value]]) -> Iterator[list[dict[str, Value]]]:
@@ -194,25 +199,33 @@ def gathered(
 
 
 def points_of(
-    specification: Specification, legal: Sequence[Mapping[str, Value]], outer: OuterSpace, active: Active
+    specification: Specification,
+    legal: Sequence[Mapping[str, Value]],
+    outer: OuterSpace,
+    active: Active,
+    sums: NDArray[Any] | None = None,
 ) -> list[Point]:
-    """The legal points that the active limits leave open, with their forms."""
+    """The legal points that the active limits leave open, with their forms; `sums` of memory where they are known."""
     keys = list(map(outer.key, legal))
-    kept, memory, time = _forms(specification, legal, outer, active)
+    kept, memory, time = _forms(specification, legal, outer, active, sums)
     weights = _weights(specification.space)
-    ranks = (sum(weights[c.name] * c.values.index(legal[index][c.name]) for c in outer.choices) for index in kept)
+    ranks = (sum(weights[c.name] * c.places[legal[index][c.name]] for c in outer.choices) for index in kept)
     return list(map(Point, (legal[i] for i in kept), (keys[i] for i in kept), ranks, memory, time))
 
 
 def _forms(
-    specification: Specification, legal: Sequence[Mapping[str, Value]], outer: OuterSpace, active: Active
+    specification: Specification,
+    legal: Sequence[Mapping[str, Value]],
+    outer: OuterSpace,
+    active: Active,
+    sums: NDArray[Any] | None,
 ) -> tuple[Sequence[int], Sequence[Mapping[str, tuple[Form, ...]]], Sequence[tuple[Form, ...]]]:
     """Which points the active limits leave open, with the memory and the time forms of each of those."""
     if not legal:
         return (), (), ()
     memory, time = readers(specification)
     low, high = outer.boxes(legal)
-    sums = memory.sums(legal)
+    sums = memory.sums(legal) if sums is None else sums
     capacities = specification.capacities_of(active)
     holds = may_hold(memory, sums, low, high, capacities)
     if TIME in capacities:
@@ -260,67 +273,8 @@ def legal_values(
     return extend(dict(given or {}), 0)
 
 
-def _relations(
-    space: Space, inner: Sequence[Choice], reading: tuple[str, ...], rules: Sequence[Rule]
-) -> dict[tuple[Value, ...], Relation]:
-    """The rows of inner values and measures, by the values of the outer choices that measures read.
-
-    Layouts with the same pipeline have the same stages, and so the same rows.
-    """
-    found: dict[tuple[Value, ...], Relation] = {}
-    alike: dict[tuple[Hashable, ...], Relation | None] = {}
-    by_name = space.by_name
-    for key in product(*(by_name[name].values for name in reading)):
-        kind = tuple(_stages(value) if isinstance(value, Layout) else value for value in key)
-        if kind not in alike:
-            alike[kind] = _relation(space, inner, dict(zip(reading, key, strict=True)), rules)
-        relation = alike[kind]
-        if relation is not None:
-            found[key] = relation
-    return found
-
-
-def _stages(layout: Layout) -> tuple[Hashable, ...]:
-    """What of a layout decides which layers each stage has."""
-    return layout.pipeline, layout.virtual_stages, layout.spared
-
-
-def _relation(
-    space: Space, inner: Sequence[Choice], outer: Mapping[str, Value], rules: Sequence[Rule]
-) -> Relation | None:
-    """The rows at one combination of the outer choices that measures read; None where the rules leave none."""
-    rows: list[tuple[int, ...]] = []
-    for positions in product(*(range(len(choice.values)) for choice in inner)):
-        values = {**outer, **{choice.name: choice.values[i] for choice, i in zip(inner, positions, strict=True)}}
-        if all(rule.satisfied(values) for rule in rules):
-            measured = (measure.body({name: values[name] for name in measure.scope}) for measure in space.measures)
-            rows.append((*positions, *measured))
-    if not rows:
-        return None
-    columns = list(zip(*rows, strict=True))[len(inner) :]
-    return Relation(tuple(rows), tuple((min(column), max(column)) for column in columns))
-
-
 @lru_cache(maxsize=4)
 def readers(specification: Specification) -> tuple[Reader, Reader]:
     """Readers of the memory and of the time terms; rules play no part in them, so that they serve any set of rules."""
     measures = [measure.name for measure in specification.space.measures]
     return Reader(specification.memory, measures), Reader(specification.time, measures)
-
-
-def affine_rows(relation: Relation) -> Lines | None:
-    """((low, high), [(constant, slope) of each measure]) where rows are affine in their first column, else None."""
-    rows = sorted(relation.rows)
-    first = [row[0] for row in rows]
-    if first != list(range(first[0], first[-1] + 1)):
-        return None
-    if len(rows) == 1:
-        return (first[0], first[0]), [(value, 0) for value in rows[0][1:]]
-    pairs = []
-    for column in range(1, len(rows[0])):
-        slope = rows[1][column] - rows[0][column]
-        constant = rows[0][column] - slope * first[0]
-        if any(row[column] != constant + slope * row[0] for row in rows):
-            return None
-        pairs.append((constant, slope))
-    return (first[0], first[-1]), pairs

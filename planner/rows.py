@@ -10,7 +10,8 @@ import numpy
 from planner.forms import LARGEST, Form, Reader, time_at
 from planner.objective import Coordinate
 from planner.plan import Value
-from planner.points import Point, Points, Relation
+from planner.points import Point, Points
+from planner.relations import Relation
 from planner.terms import TIME
 
 if TYPE_CHECKING:

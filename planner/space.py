@@ -10,7 +10,7 @@ from planner.architecture.shape import LayerKind
 from planner.choices import Choice, Derived, Space
 from planner.errors import InputError
 from planner.job import Job
-from planner.layouts import WHOLE, degree_name, layouts, stage_layers, stages
+from planner.layouts import WHOLE, cuts, degree_name, layouts, stage_layers, stages
 from planner.plan import Value, layout_of, whole
 from planner.share import Share, measure_name, share, share_of
 from planner.sizes import ELEMENTS, own_size
@@ -64,10 +64,8 @@ def _acts(job: Job, entry: ChoiceEntry, value: Value) -> bool:
 
 def micro_batches(job: Job) -> tuple[int, ...]:
     """Sequences per micro-batch that divide the share of the global batch of at least one layout."""
-    found: set[int] = set()
-    for layout in layouts(job):
-        share = job.training.global_batch // layout.data
-        found |= set(divisors(share)) if share else set()
+    shares = {job.training.global_batch // layout.data for layout in layouts(job)}
+    found = {size for share in shares if share for size in divisors(share)}
     return tuple(sorted(found)) or (1,)
 
 
@@ -79,7 +77,7 @@ def divisors(number: int) -> list[int]:
 
 def checkpoint_counts(job: Job) -> tuple[int, ...]:
     """From nothing checkpointed to every layer of the longest stage."""
-    most = max(stage_layers(len(job.layer_kinds), found, stage)[1] for found in layouts(job) for stage in stages(job))
+    most = max(stage_layers(len(job.layer_kinds), found, stage)[1] for found in cuts(job) for stage in stages(job))
     return tuple(range(most + 1))
 
 
@@ -115,7 +113,7 @@ def _measures(job: Job) -> list[Measure]:
 def _stage_measures(job: Job, stage: str) -> Iterable[Measure]:
     """The measures of one stage; where there is a pipeline they depend on the layout."""
     layout = () if stage == WHOLE else ("layout",)
-    most = max(len(share(job, found, stage).kinds) for found in layouts(job))
+    most = max(len(share(job, found, stage).kinds) for found in cuts(job))
 
     def part(values: Values) -> Share:
         return share(job, layouts(job)[0], stage) if stage == WHOLE else share_of(job, values, stage)

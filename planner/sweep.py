@@ -13,7 +13,8 @@ import numpy
 
 from planner.forms import Boxes, Form
 from planner.plan import Plan, Value
-from planner.points import Point, Points, Relation
+from planner.points import Point, Points
+from planner.relations import Relation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
 from planner.candidates import leanest_points, promising_points
 from planner.clock import Clock
 from planner.compile import Question, ask
+from planner.plan import Value
 from planner.points import Point, Points, enumerate_points
 from planner.specification import specify
 from tests.jobs import job
@@ -58,14 +60,19 @@ def test_the_leanest_of_the_candidates_is_the_leanest_of_all_points(runtime: str
 
 
 def test_leanest_points_are_read_until_the_time_is_over() -> None:
-    """The first layouts always; what states of the next take at least is told, in grains of 1 MiB."""
+    """The first batches always, none of them wanted; what the next takes at least is told, in grains of 1 MiB."""
     cluster = {"node": "dgx-h100", "nodes": 2}
     training = {"runtime": "megatron", "sequence_length": 2048, "global_batch": 64}
     specification = specify(job(model="llama-3.2-1b", cluster=cluster, training=training))
-    found, best = leanest_points(specification, clock=Clock(0.0)), leanest_points(specification)
-    assert found.points and best.unread is None
+    wanted = partial(_with_micro_batch, 4)
+    found, best = leanest_points(specification, wanted, clock=Clock(0.0)), leanest_points(specification, wanted)
+    assert not found.points and best.points and best.unread is None
     value = ask(best, Question("memory", specification.capacities, 10.0)).value
     assert found.unread is not None and value is not None and 0 < found.unread <= value
+
+
+def _with_micro_batch(size: int, values: Mapping[str, Value]) -> bool:
+    return values["micro_batch"] == size
 
 
 def test_a_tolerance_keeps_slower_points() -> None:

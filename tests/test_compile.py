@@ -10,7 +10,8 @@ from planner.compile import GRAIN, Question, ask, feasible
 from planner.job import Job
 from planner.ledger import ledger
 from planner.plan import Plan
-from planner.points import Relation, affine_rows, enumerate_points
+from planner.points import enumerate_points
+from planner.relations import Relation, affine_rows
 from planner.space import job_space
 from planner.specification import specify
 from tests.jobs import job, random_job

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.floors import VERY_MANY, Floors, StandingFloors
+from planner.exchange import messages_seconds
+from planner.floors import VERY_MANY, Floors, Seconds
 from planner.forms import Reader, least_time
 from planner.job import Job
 from planner.plan import Layout, layout_of
@@ -15,7 +16,6 @@ from planner.specification import specify
 from tests.jobs import job
 
 DENSE = {"parameters": 200_000_000, "layers": 6, "vocabulary": 8000, "heads": 8}
-BIG = {**DENSE, "parameters": 6_000_000_000}
 PINS = {"checkpoint_interval": [0, 1], "gradient_accumulation_dtype": "fp32", "loss": "standard"}
 
 
@@ -51,6 +51,37 @@ def test_floors_are_below_every_point(gpu: str, runtime: str, model: Any, precis
         assert 0 < whatever <= rough <= exact <= least
 
 
+def test_floors_tell_losses_apart() -> None:
+    """The floor that knows no loss is the lower one of the two, and each is below the points with its loss."""
+    cluster = {"gpu": "a100-sxm-80gb", "gpus_per_node": 4}
+    choices = {**PINS, "loss": ["standard", "chunked"]}
+    found = job(model=DENSE, cluster=cluster, training={"global_batch": 32}, choices=choices)
+    points, floors = enumerate_points(specify(found)), Floors(found)
+    assert {point.values["loss"] for point in points.points} == {"standard", "chunked"}
+    for point in points.points:
+        batch = {name: point.values[name] for name in ("layout", "micro_batch")}
+        each = [floors.microseconds({**batch, "loss": loss}) for loss in ("standard", "chunked")]
+        assert floors.microseconds(batch) == min(each) < max(each)
+        boxes = points.relations[point.key].boxes
+        assert floors.microseconds(point.values) <= max(form.least(boxes) for form in point.time)
+
+
+def test_what_sequences_exchange_beside_the_layers_counts_where_it_takes_longer() -> None:
+    """Two GPUs that share sequences over a slow network: forward waits for the keys and values of all layers.
+
+    Twice the layers' exchange of one micro-batch where twice as many are made.
+    """
+    cluster = {"gpu": "h100-sxm-80gb", "gpus_per_node": 1, "nodes": 2, "interconnect": "1 Gbit/s"}
+    choices = {**PINS, "sequence_parallel": 2}
+    found = job(model=DENSE, cluster=cluster, training={"runtime": "megatron", "global_batch": 2}, choices=choices)
+    floors, layout = Floors(found), Layout(sequence=2)
+    once = floors._once(layout, found.training.sequence_length // 2)
+    each = 6 * (once.beside[0][0] + once.beside[1][0])
+    assert once.beside[0][0] > once.forward[0] and once.beside[1][0] > once.backward[0]
+    exact = floors.microseconds({"layout": layout, "micro_batch": 1})
+    assert 2 * each * 1e6 == pytest.approx(exact, abs=2)
+
+
 def test_a_floor_is_the_compute_of_the_whole_step_where_nothing_is_exchanged() -> None:
     """One GPU, nothing recomputed: the floor is forward and backward of all micro-batches, to the rounding."""
     found = job(cluster={"gpu": "a100-sxm-80gb", "gpus_per_node": 1}, choices=PINS)
@@ -72,7 +103,8 @@ def test_rough_floors_of_many_batches_are_those_of_each() -> None:
     for values, many in zip(batches, together.tolist(), strict=True):
         layout = layout_of(values)
         once = floors._once(layout, VERY_MANY)
-        alone = floors._step(floors._stages(layout), once, values) * found.tokens(values) / VERY_MANY
+        message = messages_seconds(found, layout, VERY_MANY, "typical")
+        alone = floors._step(floors._stages(layout), once, values, message, {}) * found.tokens(values) / VERY_MANY
         assert abs(many - alone * 1e6 * (1 - 1e-6)) <= 1
 
 
@@ -85,31 +117,15 @@ def test_no_kernel_takes_longer_per_token_the_more_tokens_there_are() -> None:
             limit = floors._once(layout, VERY_MANY)
             for tokens in (16, 256, 4096, 65536, 2**20):
                 once = floors._once(layout, tokens)
-                pairs = zip((*once.forward, *once.backward), (*limit.forward, *limit.backward), strict=True)
-                assert all(seconds / tokens >= (1 - 1e-6) * most / VERY_MANY for seconds, most in pairs)
+                message, most = (messages_seconds(found, layout, n, "typical") for n in (tokens, VERY_MANY))
+                assert message / tokens >= (1 - 1e-6) * most / VERY_MANY
+                for some, all_ in zip(_layers(once), _layers(limit), strict=True):
+                    assert some / tokens >= (1 - 1e-6) * all_ / VERY_MANY
                 for end, seconds in once.ends.items():
                     for one, most in zip(seconds, limit.ends[end], strict=True):
                         assert one / tokens >= (1 - 1e-6) * most / VERY_MANY
 
 
-@pytest.mark.parametrize(("gpu", "runtime", "model", "precision"), JOBS)
-def test_layouts_of_points_that_hold_have_room(gpu: str, runtime: str, model: Any, precision: str) -> None:
-    """On cards with room for the states under some layouts only, no layout of a point that holds is left out."""
-    found = planned(gpu, runtime, BIG if model is DENSE else model, precision=precision)
-    specification = specify(found)
-    standing, capacity = StandingFloors(specification), specification.limits["gpu"].capacity
-    points = enumerate_points(specification)
-    for point in points.points:
-        boxes = points.relations[point.key].boxes
-        if max(form.most(boxes) for form in point.memory["gpu"]) <= capacity:
-            assert standing.holds(layout_of(point.values))
-
-
-def test_states_that_exceed_the_gpu_leave_no_room() -> None:
-    """6e9 parameters of 2 + 4 + 12 bytes are 108 GB, on 24 GB each: 13.5 over 8 ranks fit, 54 over 2 do not."""
-    cluster = {"gpu": "rtx4090-24gb", "gpus_per_node": 8}
-    standing = StandingFloors(specify(job(model=BIG, cluster=cluster, training={"runtime": "megatron"})))
-    assert standing.holds(Layout(tensor=8))
-    assert not standing.holds(Layout(tensor=2, pipeline=1, data=1))
-    # 16-bit parameters and fp32 gradients whole, states over 8: 36 + 9 GB
-    assert not standing.holds(Layout(data=8))
+def _layers(once: Seconds) -> tuple[float, ...]:
+    """Seconds of every kind of layer and of what runs beside it."""
+    return (*once.forward, *once.backward, *once.beside[0], *once.beside[1])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.points import enumerate_points, inner_choices
+import pytest
+
+from planner.points import enumerate_points, inner_choices, outer_space
 from planner.specification import specify
 from tests.jobs import PLAIN, job
 
@@ -30,6 +32,26 @@ def test_the_rows_of_a_job_with_four_layers() -> None:
     }
     assert {key: relation.boxes for key, relation in points.relations.items()}[(2,)] == ((2, 4), (1, 2))
     assert len(points.points) == 5
+
+
+def test_a_key_without_rows_has_no_relation() -> None:
+    """Five layers do not fit in a segment of a model of four: the rules leave no count for interval 5."""
+    relations = enumerate_points(specify(job(choices={**ONE, "checkpoint_interval": [1, 5]}))).relations
+    assert list(relations) == [(1,)] and len(relations) == 1
+    assert (5,) not in relations and (1,) in relations
+    with pytest.raises(KeyError, match="5"):
+        relations[(5,)]
+
+
+def test_what_is_given_beside_a_batch_is_not_gone_through() -> None:
+    """Of 2 offloads × 2 losses a batch has four combinations, one with a loss has two."""
+    choices = {**SIX, "zero_stage": 1, "loss": ["standard", "chunked"]}
+    outer = outer_space(specify(job(choices=choices)), None)
+    batch = {"layout": outer.layouts[0], "micro_batch": 1}
+    assert len(list(outer.with_batch(batch))) == 4
+    some = list(outer.with_batch({**batch, "loss": "chunked"}))
+    assert [values["optimizer_offload"] for values in some] == ["none", "cpu"]
+    assert {values["loss"] for values in some} == {"chunked"}
 
 
 def test_two_kinds_of_layers_are_measured_apart() -> None:

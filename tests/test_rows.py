@@ -8,7 +8,8 @@ from planner import compile as compiler
 from planner.compile import Question, ask
 from planner.forms import LARGEST, Form, Reader
 from planner.plan import Value, whole
-from planner.points import Point, Points, Relation, enumerate_points
+from planner.points import Point, Points, enumerate_points
+from planner.relations import Relation
 from planner.rows import Rows, least_rows
 from planner.space import job_space
 from planner.specification import specify

@@ -12,5 +12,5 @@ from planner.specification import specify
 def least_microseconds(job: Job) -> int:
     """Microseconds that every plan's step takes at least, by the lowest floor; 0 where no layout has room."""
     specification = specify(job)
-    lowest = next(Batches(specification, outer_space(specification, None)).below(LARGEST - 1), None)
+    lowest = next(Batches(specification, outer_space(specification, None)).below(lambda: LARGEST - 1), None)
     return 0 if lowest is None else lowest.floor

@@ -97,6 +97,17 @@ class LayerOperations:
     passes: tuple[MemoryPass, ...]
 
 
+def layer_division(kind: LayerKind, division: Division) -> Division:
+    """The least division under which a layer has the same operations on a rank.
+
+    Experts are divided where there are any, and who shares a sequence has all operations of its tokens but where
+    `heads` are divided for attention.
+    """
+    experts = division.expert_parallel if any(tensor.role == "expert" for tensor in kind.tensors) else 1
+    shared = division.context_parallel if division.context == "heads" else 1
+    return replace(division, expert_parallel=experts, context_parallel=shared)
+
+
 def layer_operations(kind: LayerKind, hidden: int, division: Division) -> LayerOperations:
     """The operations of one layer of `kind` in a model of width `hidden`."""
     blocks = [block for block in (kind.attention, kind.cross_attention) if block is not None]
@@ -117,9 +128,8 @@ def layer_products(kind: LayerKind, hidden: int, division: Division) -> Iterator
     seen: set[str] = set()
     for tensor in matrices:
         closing = last[tensor.role] is tensor and hidden in tensor.shape
-        product = _product(tensor, kind.feed_forward, hidden, closing, division)
         joins = not closing and tensor.role in seen and tensor.role in ("attention", "mlp") and "_b_" not in tensor.name
-        yield replace(product, reads_input_first=not joins, closes_layer=closing and _is_last(kind, tensor))
+        yield _product(tensor, kind, hidden, closing, not joins, division)
         seen.add(tensor.role)
 
 
@@ -138,7 +148,9 @@ def _multiplies(tensor: Tensor) -> bool:
     return len(tensor.shape) == 2 and tensor.role not in ("positions", "norm") and "A_log" not in tensor.name
 
 
-def _product(tensor: Tensor, block: FeedForward | None, hidden: int, closing: bool, division: Division) -> Product:
+def _product(
+    tensor: Tensor, kind: LayerKind, hidden: int, closing: bool, reads_first: bool, division: Division
+) -> Product:
     """The product of one tensor: the closing one of a block is divided by its inputs, the others by their outputs."""
     columns, inner = _sides(tensor.shape[-2:], hidden, closing)
     whole = tensor.role == "router" or not (closing or hidden in tensor.shape or "_b_" in tensor.name)
@@ -149,9 +161,11 @@ def _product(tensor: Tensor, block: FeedForward | None, hidden: int, closing: bo
         columns=columns if closing else max(1.0, columns / parts),
         inner=max(1.0, inner / parts) if closing else inner,
         batch=experts,
-        share=_rows(tensor, block),
+        share=_rows(tensor, kind.feed_forward),
         trained=tensor.trainable,
         narrow=tensor.role in NARROW_ROLES,
+        reads_input_first=reads_first,
+        closes_layer=closing and _is_last(kind, tensor),
         aligned=tensor.role == "router" or all(size % 8 == 0 for size in (columns, inner)),
     )
 

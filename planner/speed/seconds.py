@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from planner.architecture.shape import LayerKind
@@ -14,7 +14,15 @@ from planner.speed.catalog import efficiency
 from planner.speed.matrix import MatrixCurve, curve_at, is_aligned
 from planner.speed.memory_bound import copy_seconds, host_seconds, memory_seconds, weight_seconds
 from planner.speed.modules import module_operations
-from planner.speed.operations import AttentionCall, Division, LayerOperations, Product, layer_operations, norm_pass
+from planner.speed.operations import (
+    AttentionCall,
+    Division,
+    LayerOperations,
+    Product,
+    layer_division,
+    layer_operations,
+    norm_pass,
+)
 from planner.speed.passes import Traffic, layer_traffic, loss_cost, pass_cost
 
 Pass = Literal["forward", "backward", "recompute", "selective", "attention", "modules"]
@@ -93,13 +101,29 @@ class _Multiplication:
 
 @dataclass(frozen=True)
 class _LayerWork:
-    """What one pass of a layer does on a GPU, whatever the number of tokens; `host` in seconds."""
+    """What one pass of a layer does on a GPU, whatever the number of tokens; `host` in seconds.
+
+    `known`: seconds of products and of memory-bound passes by tokens, which ranks that share sequences have alike.
+    """
 
     side: Side
     products: tuple[_Multiplication, ...]
     attentions: tuple[AttentionCall, ...]
     traffic: Traffic
     host: float
+    known: dict[float, tuple[float, float]] = field(default_factory=dict)
+
+    def alone(self, gpu: Gpu, tokens: float, outlook: str) -> tuple[float, float]:
+        """Seconds of products and of memory-bound passes for a micro-batch of `tokens`, worked out once."""
+        found = self.known.get(tokens)
+        if found is None:
+            traffic = self.traffic
+            memory = memory_seconds(gpu, traffic.per_token * tokens, traffic.kernels, outlook)
+            memory += weight_seconds(gpu, traffic.constant, 0, outlook)
+            if traffic.gathered_per_token:
+                memory += copy_seconds(gpu, traffic.gathered_per_token * tokens, 0, outlook)
+            found = self.known[tokens] = sum([item.seconds(tokens) for item in self.products]), memory
+        return found
 
 
 def layer_seconds(
@@ -135,13 +159,9 @@ def layer_parts(
     modules.
     """
     work = _work(gpu, kind, hidden, direction, setting, outlook)
-    traffic = work.traffic
-    memory = memory_seconds(gpu, traffic.per_token * tokens, traffic.kernels, outlook)
-    memory += weight_seconds(gpu, traffic.constant, 0, outlook)
-    if traffic.gathered_per_token:
-        memory += copy_seconds(gpu, traffic.gathered_per_token * tokens, 0, outlook)
+    products, memory = work.alone(gpu, tokens, outlook)
     return Parts(
-        products=sum([item.seconds(tokens) for item in work.products]),
+        products=products,
         attention=sum([_call(gpu, item, tokens, sequence, work.side, setting, outlook) for item in work.attentions]),
         memory=memory,
         host=work.host,
@@ -149,16 +169,30 @@ def layer_parts(
 
 
 _WORK: dict[tuple[int, int, int, str, Setting, str], tuple[Gpu, LayerKind, _LayerWork]] = {}
+_AT_HAND: dict[tuple[int, int, int, str, int, str], tuple[Gpu, LayerKind, Setting, _LayerWork]] = {}
 
 
 def _work(gpu: Gpu, kind: LayerKind, hidden: int, direction: Pass, setting: Setting, outlook: str) -> _LayerWork:
-    """A pass's work, made once per GPU and kind object: a kind's own hash walks over all of its tensors."""
-    key = (id(gpu), id(kind), hidden, direction, setting, outlook)
+    """A pass's work, found by the identity of its objects: their own hashes walk over all they hold."""
+    key = (id(gpu), id(kind), hidden, direction, id(setting), outlook)
+    found = _AT_HAND.get(key)
+    if found is None or found[0] is not gpu or found[1] is not kind or found[2] is not setting:
+        if len(_AT_HAND) >= 16384:
+            _AT_HAND.clear()
+        work = _shared_work(gpu, kind, hidden, direction, setting, outlook)
+        found = _AT_HAND[key] = (gpu, kind, setting, work)
+    return found[3]
+
+
+def _shared_work(gpu: Gpu, kind: LayerKind, hidden: int, direction: Pass, setting: Setting, outlook: str) -> _LayerWork:
+    """As `_work`, made once for all settings whose divisions mean the same to the layer."""
+    alike = replace(setting, division=layer_division(kind, setting.division), attention="", loss="")
+    key = (id(gpu), id(kind), hidden, direction, alike, outlook)
     found = _WORK.get(key)
     if found is None or found[0] is not gpu or found[1] is not kind:
         if len(_WORK) >= 16384:
             _WORK.clear()
-        found = _WORK[key] = (gpu, kind, _made(gpu, kind, hidden, direction, setting, outlook))
+        found = _WORK[key] = (gpu, kind, _made(gpu, kind, hidden, direction, alike, outlook))
     return found[2]
 
 

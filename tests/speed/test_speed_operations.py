@@ -7,7 +7,7 @@ import pytest
 from planner.architecture.adapters import Adapters, with_adapters
 from planner.architecture.catalog_models import catalog_model, catalog_models
 from planner.architecture.flops import active
-from planner.speed.operations import Division, LayerOperations, layer_operations
+from planner.speed.operations import Division, LayerOperations, layer_division, layer_operations
 
 MODELS = tuple(catalog_models())
 
@@ -31,6 +31,24 @@ def test_products_count_the_weights_that_a_token_meets(name: str) -> None:
         work = layer_operations(group.kind, model.hidden, Division())
         counted = sum(item.columns * item.inner * item.share for item in work.products)
         assert counted == pytest.approx(active(group.kind), rel=2e-3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_divisions_that_mean_the_same_to_a_layer_have_the_same_operations(name: str) -> None:
+    model = catalog_model(name)
+    for group in model.layers:
+        for context in ("ring", "uneven_ring", "heads"):
+            given = Division(2, True, expert_parallel=2, context_parallel=2, context=context)
+            alike = layer_division(group.kind, given)
+            work = layer_operations(group.kind, model.hidden, given)
+            assert work == layer_operations(group.kind, model.hidden, alike)
+            assert alike.context_parallel == (2 if context == "heads" else 1)
+
+
+def test_a_layer_without_experts_is_the_same_whatever_their_degree() -> None:
+    dense, sparse = (layer.kind for layer in catalog_model("deepseek-v3").layers[:2])
+    assert layer_division(dense, Division(expert_parallel=8)).expert_parallel == 1
+    assert layer_division(sparse, Division(expert_parallel=8)).expert_parallel == 8
 
 
 def test_llama_layer() -> None:
