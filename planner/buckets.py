@@ -216,7 +216,7 @@ def sub_group(share: Share, values: Values) -> int:
 
 def sub_groups(share: Share, values: Values) -> tuple[int, ...]:
     """Elements of each optimizer sub-group of a rank (stage 3), in order."""
-    return shard_groups(share.sizes, share.layout.shards, whole(values, "sub_group"))
+    return shard_groups(share.sizes_in_order, share.layout.shards, whole(values, "sub_group"))
 
 
 @lru_cache(maxsize=4096)
@@ -243,5 +243,5 @@ def sharded_tensor(share: Share) -> int:
 
 def further_sub_groups(share: Share, values: Values) -> int:
     """Sub-groups beyond those of the job's own size, whose calls are part of what updates were measured to take."""
-    own = shard_groups(share.sizes, share.layout.shards, share.job.sub_group_size)
+    own = shard_groups(share.sizes_in_order, share.layout.shards, share.job.sub_group_size)
     return max(0, len(sub_groups(share, values)) - len(own))

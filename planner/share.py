@@ -19,6 +19,8 @@ from planner.plan import Layout, layout_of
 from planner.speed.operations import NARROW_ROLES
 from planner.terms import Values
 
+TABLES = ("embedding", "positions")
+
 
 @dataclass(frozen=True, eq=False)
 class Share:
@@ -73,11 +75,10 @@ class Share:
         towers = (
             t for group in architecture.layers if group.tower == "vision" for t in group.kind.tensors * group.count
         )
-        table = ("embedding", "positions")
-        found = [tensor for tensor in architecture.outside if self.is_first and tensor.role in table]
+        found = [tensor for tensor in architecture.outside if self.is_first and tensor.role in TABLES]
         if self.is_last:
             tied = architecture.tied and not self.is_first
-            last = (t for t in architecture.outside if t.role not in table or (tied and t.role == "embedding"))
+            last = (t for t in architecture.outside if t.role not in TABLES or (tied and t.role == "embedding"))
             found += last
         if self.is_first:
             found += towers
@@ -118,6 +119,14 @@ class Share:
     def sizes(self) -> tuple[tuple[int, int], ...]:
         """(elements, 1) of the trainable tensors in the order of the flat buffer."""
         ordered = (*self.outside, *(tensor for kind in self.held for tensor in kind.tensors))
+        return tuple((tensor.elements, 1) for tensor in ordered if tensor.trainable)
+
+    @cached_property
+    def sizes_in_order(self) -> tuple[tuple[int, int], ...]:
+        """As `sizes` in the order of the model code: tables, layers, then final norm and head."""
+        tables = [tensor for tensor in self.outside if tensor.role in TABLES]
+        ends = [tensor for tensor in self.outside if tensor.role not in TABLES]
+        ordered = (*tables, *(tensor for kind in self.held for tensor in kind.tensors), *ends)
         return tuple((tensor.elements, 1) for tensor in ordered if tensor.trainable)
 
     @cached_property

@@ -204,11 +204,11 @@ def test_pinned_host_memory_is_rounded_up_for_each_rank() -> None:
 def test_pinned_sub_groups_are_rounded_up_one_by_one() -> None:
     """4 bytes of 1e9 parameters in sub-groups of 100 million or more, on each of two ranks.
 
-    The embedding's 180 million and two of 142 million are pinned as 2^30 each, five of up to 111 million as 2^29.
+    Four of 137 million or more are pinned as 2^30 each, four of up to 111 million as 2^29, the last 182 016 as 2^20.
     """
     found = job(model={"parameters": 2_000_000_000, "layers": 4})
     term = only(allocate(device="host", pinned="sub_groups"), found=found)
-    assert term.value({"layout": TWO, "sub_group": 100_000_000}) == 2 * (3 * (1 << 30) + 5 * (1 << 29))
+    assert term.value({"layout": TWO, "sub_group": 100_000_000}) == 2 * (4 * (1 << 30) + 4 * (1 << 29) + (1 << 20))
 
 
 def test_pinning_rounds_on_the_host_only() -> None:
