@@ -36,6 +36,7 @@ from planner.lookup import Lookup, read_lookup
 from planner.plan import Plan, Value
 from planner.reading import Document, nearest, read_document
 from planner.space import job_space
+from planner.speed.seconds import NARROW
 from planner.technique_check import check_techniques
 from planner.techniques import RuntimeEntry, Techniques, read_runtime
 from planner.units import GIB, format_bytes, shown
@@ -84,6 +85,7 @@ def resolve_in(lookup: Lookup, job_file: JobFile, document: Document, name: str)
         method=training.method,
         lora_rank=adapter.rank if adapter else 0,
         lora_targets=tuple(adapter.targets) if adapter else ALL_LINEAR,
+        narrow_inputs=training.kernels == "megatron" and training.precision.peak in NARROW,
         adapter_bytes=training.precision.compute_bytes,  # the engine casts adapters to the precision of compute
     )
     if training.precision.peak not in cluster.gpu.peak:

@@ -1,4 +1,4 @@
-"""Copies of the weights in a narrow format that are made once a step and kept."""
+"""Narrow formats: copies of the weights that are made once a step and kept, and inputs that are kept."""
 
 from __future__ import annotations
 
@@ -31,3 +31,18 @@ def test_narrow_weights_are_made_once_a_step() -> None:
     held = {line.name: line.bytes for line in ledger(one, plan(one, layout=Layout(tensor=2)))["gpu"].peak.lines}
     assert held["fp8 copies of the weights"] == 2 * weights
     assert found(job(model=model, training={"runtime": "megatron"})) == []
+
+
+def test_linear_layers_keep_narrow_inputs() -> None:
+    """Bytes for each token of one layer of 256 and 1,024 wide: inputs of attention, of the block and of its last matrix
+    in one byte less each; the output projection has a copy of its own beside what attention keeps, of 256.
+    """
+    model = {"hidden": 256, "intermediate": 1024, "heads": 4, "layers": 4, "vocabulary": 8192, "parameters": 8_390_912}
+    wide, narrow = (
+        job(model=model, cluster={"gpu": "h100-sxm-80gb"}, training={"runtime": "megatron", "precision": precision})
+        for precision in ("bf16", "fp8")
+    )
+    stored = [one.activations_of(one.layer_kinds[0]).stored.per_token for one in (wide, narrow)]
+    assert stored[0] - stored[1] == 256 + 256 + 1024 - 256
+    eager = job(model=model, cluster={"gpu": "h100-sxm-80gb"}, training={"precision": "fp8"})
+    assert not eager.settings.narrow_inputs

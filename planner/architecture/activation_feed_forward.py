@@ -51,7 +51,7 @@ def _experts_stored(block: FeedForward, hidden: int, settings: ActivationSetting
     the sorted order (8 bytes) of the grouped product.
     """
     element, routed = settings.element, routed_rows(block)
-    tokens = routed * (2 * element * hidden + _expert_inner(block, settings) * block.width)
+    tokens = routed * ((element + settings.kept_element) * hidden + _expert_inner(block, settings) * block.width)
     weights = 8 * routed + 4 if block.routing_weights_fp32 else element * routed
     order = 32 * routed
     if settings.experts == "loop":
@@ -59,6 +59,7 @@ def _experts_stored(block: FeedForward, hidden: int, settings: ActivationSetting
     router = order + 4 * block.experts + weights + (4 * hidden if block.router_fp32_input else 0)
     shared = shared_bytes(block, settings)
     gated = element * hidden + element if block.shared_gate else 0
+    gated += settings.narrow_inputs * hidden if block.shared_width else 0  # the router reads the wide one
     return Amount(0, settings.element * hidden + tokens + router + shared + gated)
 
 
@@ -74,7 +75,7 @@ def shared_bytes(block: FeedForward, settings: ActivationSettings) -> int:
 
 def _expert_inner(block: FeedForward, settings: ActivationSettings) -> int:
     if settings.kernels != "huggingface" and block.gated:
-        return 3 * settings.element
+        return 2 * settings.element + settings.kept_element
     return _activation(block, settings) + (2 * settings.element if block.gated else 0)
 
 

@@ -28,7 +28,8 @@ def _grouped(attention: Attention, settings: ActivationSettings) -> Amount:
     viewed = attention.fused_qkv and attention.rotary_dim and not attention.split_copies
     if viewed and settings.kernels == "huggingface":
         projected += element * (queries + keys)
-    return Amount(0, projected + element * queries + 4 * attention.heads) + _query_key_norm(attention, settings)
+    output = (element + settings.narrow_inputs) * queries  # a narrow copy of its own for the output projection
+    return Amount(0, projected + output + 4 * attention.heads) + _query_key_norm(attention, settings)
 
 
 def _expanded(attention: Attention) -> bool:
@@ -58,7 +59,8 @@ def _latent(attention: Attention, settings: ActivationSettings) -> Amount:
     internal = 4 + element if settings.kernels == "huggingface" else element
     norms = sum((internal + element) * width + 4 for width in latents)
     expanded = element * heads * (attention.nope_dim + attention.value_dim)
-    return Amount(0, 2 * element * heads * key + expanded + element * heads * attention.value_dim + 4 * heads + norms)
+    output = (element + settings.narrow_inputs) * heads * attention.value_dim
+    return Amount(0, 2 * element * heads * key + expanded + output + 4 * heads + norms)
 
 
 def _probabilities(attention: Attention, settings: ActivationSettings) -> Amount:

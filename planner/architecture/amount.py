@@ -64,7 +64,8 @@ class ActivationSettings:
     them in fp32 unless told otherwise). `dropout`: whether the model's dropout is active;
     `dropout_mask_bytes`: 1 on CUDA, 2 on CPU. `tensor_parallel`, `sequence_parallel`: Megatron's division.
     `attention_remade`: selective recomputation makes attention again too. `inputs_kept`: linear layers of a frozen base
-    keep their inputs, as if their weights were trained.
+    keep their inputs, as if their weights were trained. `narrow_inputs`: they keep them in fp8, one byte an element
+    (Transformer Engine 2.11 pytorch/module/linear.py, layernorm_linear.py: the transpose alone until backward).
     `mlp_tiles`: into how many parts of its tokens a dense feed-forward block goes, one after the other. `modules`: what
     a kept layer makes again in backward, see `planner.architecture.modules`.
     """
@@ -88,6 +89,7 @@ class ActivationSettings:
     sequence_parallel: bool = True
     attention_remade: bool = False
     inputs_kept: bool = False
+    narrow_inputs: bool = False
     mlp_tiles: int = 1
     modules: tuple[str, ...] = ()
 
@@ -95,6 +97,11 @@ class ActivationSettings:
     def element(self) -> int:
         """Bytes per element of what matrix products read and write."""
         return 4 if self.precision == "fp32" else 2
+
+    @property
+    def kept_element(self) -> int:
+        """Bytes per element of the inputs that linear layers keep."""
+        return 1 if self.narrow_inputs else self.element
 
     @property
     def stream(self) -> int:
@@ -133,7 +140,7 @@ class ActivationSettings:
         One copy is shared, except under autocast (one 16-bit cast for each) and by adapters with copies of their own.
         """
         count = 1 if fused else len(projections)
-        whole = self.element * (count if self.precision == "autocast" else 1)
+        whole = self.kept_element * (count if self.precision == "autocast" else 1)
         if not self.frozen:
             return whole
         adapters, base = min(self.adapted(*projections), count), whole if self.inputs_kept else 0

@@ -72,7 +72,7 @@ def _dense_block(site: str, kind: LayerKind, hidden: int, settings: ActivationSe
     block = kind.feed_forward
     if site != "feed_forward" or block is None or block.experts:
         return NOTHING
-    normed = settings.element * hidden
+    normed = settings.kept_element * hidden
     return feed_forward_stored(block, hidden, settings).per_token - normed, normed
 
 
