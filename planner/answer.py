@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from planner.errors import NoPlan
@@ -50,7 +51,7 @@ def evaluation_answer(evaluation: Evaluation, status: str = "evaluated") -> Answ
             "sequence_length": evaluation.job.training.sequence_length,
         },
         "plan": plan_answer(evaluation.values),
-        "memory": {device: device_answer(found) for device, found in evaluation.ledger.items()},
+        "memory": memory_answer(evaluation),
         "step_time": time_answer(evaluation),
         "throughput": {
             "tokens_per_second_per_gpu": round(evaluation.tokens_per_second_per_gpu, 3),
@@ -66,6 +67,14 @@ def evaluation_answer(evaluation: Evaluation, status: str = "evaluated") -> Answ
 def plan_answer(values: Mapping[str, Value]) -> Answer:
     """The plan's values; the layout is spelled out by its degrees."""
     return {name: value for name, value in values.items() if not isinstance(value, Layout)}
+
+
+def memory_answer(evaluation: Evaluation) -> Answer:
+    """Every device; of a GPU also what tools show."""
+    found = {device: device_answer(ledger) for device, ledger in evaluation.ledger.items()}
+    shown = evaluation.ledger["gpu"].shown(evaluation.job.runtime.fragmentation)
+    found["gpu"]["shown"] = {f"{name}_bytes": size for name, size in asdict(shown).items()}
+    return found
 
 
 def device_answer(found: DeviceLedger) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import ceil
 
 from planner.job import Job
 from planner.layouts import stages
@@ -63,6 +64,19 @@ class Capacity:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What tools show of one GPU, in bytes: torch's most memory allocated and reserved, and the driver's (nvidia-smi).
+
+    `short`: what the allocator would reserve further if there were room; it gives unused blocks back instead.
+    """
+
+    allocated: int
+    reserved: int
+    device: int
+    short: int
+
+
+@dataclass(frozen=True)
 class DeviceLedger:
     """The moments of one device; the peak is the first moment that holds the most.
 
@@ -94,19 +108,30 @@ class DeviceLedger:
         return max(moment.total - moment.books["reserve"] for moment in self.moments)
 
     def reserved(self, fragmentation: float) -> float:
+        """Bytes that the allocator takes from the driver.
+
+        An allocator that runs short gives free blocks back, so that more than the GPU has is never reserved.
+        """
+        reserve = max(moment.books["reserve"] for moment in self.moments)
+        return max(self.tensors(), min(self.wanted(fragmentation), self.capacity.usable - reserve))
+
+    def wanted(self, fragmentation: float) -> float:
         """Bytes that the allocator takes from the driver where it never runs short.
 
         What tensors take with the usual waste; what stands apart from the common pool (buffers larger than any free
-        block, tensors of other streams, idle blocks) adds to the most that everything else takes at any moment. An
-        allocator that runs short gives free blocks back, so that more than the GPU has is never reserved.
+        block, tensors of other streams, idle blocks) adds to the most that everything else takes at any moment.
         """
         own: dict[str, int] = {}
         for line in (*self.idle, *(line for moment in self.moments for line in moment.lines if line.apart)):
             own[line.name] = max(own.get(line.name, 0), line.bytes)
         rest = max(sum(line.bytes for line in m.lines if _pooled(line)) for m in self.moments)
-        reserve = max(moment.books["reserve"] for moment in self.moments)
-        wanted = max(self.tensors() * fragmentation, rest * fragmentation + sum(own.values()))
-        return max(self.tensors(), min(wanted, self.capacity.usable - reserve))
+        return max(self.tensors() * fragmentation, rest * fragmentation + sum(own.values()))
+
+    def shown(self, fragmentation: float) -> Shown:
+        """What tools show of the device's peak."""
+        reserved, reserve = self.reserved(fragmentation), max(moment.books["reserve"] for moment in self.moments)
+        short = max(0, ceil(self.wanted(fragmentation) - reserved))
+        return Shown(self.tensors(), ceil(reserved), ceil(reserved + reserve), short)
 
     @property
     def verdict(self) -> str:

@@ -160,12 +160,20 @@ def _evaluation(console: Console, evaluation: Evaluation) -> None:
     for device in ("gpu", "host", "nvme"):
         found = evaluation.ledger[device]
         if found.peak.total:
-            _books(console, found)
+            _books(console, found, _shown(evaluation) if device == "gpu" else "")
     _time(console, evaluation)
 
 
-def _books(console: Console, found: DeviceLedger) -> None:
-    """One device: a row for each phase with a bar, a column for each book."""
+def _shown(evaluation: Evaluation) -> str:
+    """What tools show of a GPU, and whether its allocator runs short."""
+    shown = evaluation.ledger["gpu"].shown(evaluation.job.runtime.fragmentation)
+    sizes = f"{format_bytes(shown.allocated)} allocated, {format_bytes(shown.reserved)} reserved by torch"
+    short = f"  The allocator is {format_bytes(shown.short)} short: it gives unused blocks back, which takes time\n"
+    return f"  Tools show {sizes}, {format_bytes(shown.device)} in nvidia-smi\n" + (short if shown.short else "")
+
+
+def _books(console: Console, found: DeviceLedger, last: str) -> None:
+    """One device: a row for each phase with a bar, a column for each book, and what tools show of it."""
     place = {"gpu": "One GPU", "host": "Host memory of one node", "nvme": "NVMe of one node"}[found.device]
     usable, planned = format_bytes(found.capacity.usable), format_bytes(found.capacity.planned)
     console.print(
@@ -180,7 +188,7 @@ def _books(console: Console, found: DeviceLedger) -> None:
     shown = found.phases if found.device == "gpu" else {found.peak.phase: found.peak}
     for name, moment in shown.items():
         console.print(_bar(name, moment.books, found))
-    console.print(f"  {_legend(books)}\n")
+    console.print(f"  {_legend(books)}\n{last}")
 
 
 def _legend(books: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from planner.job import Job
 from planner.layouts import STAGES, WHOLE
-from planner.ledger import Capacity, DeviceLedger, Line, Moment, ledger, stage_ledgers
+from planner.ledger import Capacity, DeviceLedger, Line, Moment, Shown, ledger, stage_ledgers
 from planner.plan import Layout, Plan
 from planner.terms import BOOKS, MOMENTS, PHASES
 from tests.jobs import job, plan
@@ -138,3 +138,14 @@ def test_lines_that_stand_apart_say_so_in_the_catalog() -> None:
     assert {line.name for line in step.lines if line.apart} == {
         "flat gradients of the partition", "fp32 gradients of the partition",
     }  # fmt: skip
+
+
+def test_what_tools_show() -> None:
+    """60 of 80 bytes in tensors, 15 of them apart, and 10 of reserve: 45 x 1.2 + 15 = 69, less than 60 x 1.2 = 72.
+
+    Of that 70 are there: the allocator is 2 short.
+    """
+    lines = (Line("pool", "activations", 45), Line("alone", "buffers", 15, apart=True), Line("context", "reserve", 10))
+    found = DeviceLedger("gpu", (Moment("forward", lines),), Capacity(80, 70))
+    assert found.shown(1.2) == Shown(allocated=60, reserved=70, device=80, short=2)
+    assert found.shown(1.1) == Shown(allocated=60, reserved=66, device=76, short=0)

@@ -205,10 +205,8 @@ def memory_predicted(evaluation: Evaluation, metric: str, ranks: str = "") -> fl
     `allocated`: tensors alone, all books but `reserve`. `reserved`: with what the allocator wastes. `device`: with the
     `reserve` book besides, as nvidia-smi shows.
     """
-    ledger = measured_ledger(evaluation, ranks)
-    reserved = ledger.reserved(evaluation.job.runtime.fragmentation)
-    reserve = max(moment.books["reserve"] for moment in ledger.moments)
-    return {"allocated": float(ledger.tensors()), "reserved": reserved, "device": reserved + reserve}[metric]
+    shown = measured_ledger(evaluation, ranks).shown(evaluation.job.runtime.fragmentation)
+    return float(getattr(shown, metric))
 
 
 def measured_ledger(evaluation: Evaluation, ranks: str) -> DeviceLedger:

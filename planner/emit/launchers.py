@@ -11,6 +11,7 @@ from planner.job import Job
 
 PORT = 29500
 SCRIPT = "train.py"
+ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"  # torch 2.13 c10/cuda/CUDAAllocatorConfig.h; older ones know no other name
 
 
 def torchrun(job: Job, script: Sequence[str], head: str = "", program: Sequence[str] = ("torchrun",)) -> list[str]:
@@ -48,13 +49,15 @@ def environment(evaluation: Evaluation, folder: str = ".") -> Mapping[str, str]:
     """What every rank finds in its environment; `folder` holds the emitted files.
 
     Threads per rank are the node's cores over its ranks, where the catalog knows the cores: the update of offloaded
-    states runs on them.
+    states runs on them. Segments of torch's allocator that grow waste less than those of a fixed size
+    (catalogs/software.yaml); on NVIDIA GPUs, where torch has them.
     """
     job = evaluation.job
     cores = job.cluster.node.cpu_cores
     threads = {"OMP_NUM_THREADS": str(max(1, cores // job.cluster.gpus_per_node))} if cores else {}
     configured = {"PLANNER_DEEPSPEED": f"{folder}/deepspeed.json"} if job.runtime.runtime == "deepspeed" else {}
-    return {"PLANNER_PLAN": f"{folder}/plan.json", **configured, **threads}
+    segments = {ALLOCATOR: "expandable_segments:True"} if job.cluster.gpu.vendor == "nvidia" else {}
+    return {"PLANNER_PLAN": f"{folder}/plan.json", **configured, **threads, **segments}
 
 
 def shell(arguments: Sequence[str], raw: Sequence[str] = ()) -> str:

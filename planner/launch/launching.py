@@ -14,6 +14,7 @@ from typing import Any
 
 from planner.emit import run_files
 from planner.emit.deepspeed_launcher import environment_file
+from planner.emit.launchers import ALLOCATOR
 from planner.errors import InputError
 from planner.evaluate import Evaluation
 from planner.launch.command import Command, Where, check_hostfile, command
@@ -79,8 +80,9 @@ def start(
 
 
 def _run(launch: Launch, folder: RunFolder, output: Path | None) -> int:
-    """Starts the launcher; the folder says how it went."""
-    added = os.environ | dict(launch.command.environment)
+    """Starts the launcher; the folder says how it went. What the user set of the allocator stays."""
+    own = {ALLOCATOR: os.environ[ALLOCATOR]} if ALLOCATOR in os.environ else {}
+    added = {**os.environ, **launch.command.environment, **own}
     try:
         with output.open("wb") if output else nullcontext() as stream:
             outcome = run(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from jobs import job, plan
 
-from planner.emit.launchers import torchrun
+from planner.emit.launchers import ALLOCATOR, environment, torchrun
 from planner.errors import InputError
 from planner.evaluate import Evaluation, evaluate
 from planner.launch.command import Command, Where, check_hostfile, command
@@ -222,3 +222,22 @@ def test_a_new_folder_for_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     first.mkdir(parents=True)
     assert first.parts[0] == "runs" and first.name.startswith("tiny-")
     assert default_path("tiny") != first
+
+
+def test_the_allocator_is_told_unless_the_user_did(
+    planned: Evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Segments that grow on NVIDIA's GPUs; other GPUs have none."""
+    assert environment(planned)[ALLOCATOR] == "expandable_segments:True"
+    other = job(cluster={"gpu": "mi300x-192gb"})
+    assert ALLOCATOR not in environment(evaluate(other, plan(other, zero_stage=2)))
+    code = f"import os; open('told', 'a').write(os.environ[{ALLOCATOR!r}] + '\\n')"
+    monkeypatch.chdir(tmp_path)
+    for index, own in enumerate((None, "max_split_size_mb:64")):
+        monkeypatch.delenv(ALLOCATOR, raising=False)
+        if own:
+            monkeypatch.setenv(ALLOCATOR, own)
+        found = program(planned, tmp_path / str(index), code)
+        told = replace(found.command, environment={**found.command.environment, **environment(planned)})
+        assert start(replace(found, command=told)) == 0
+    assert (tmp_path / "told").read_text() == "expandable_segments:True\nmax_split_size_mb:64\n"
