@@ -8,6 +8,8 @@ import pytest
 
 from planner.architecture.activation_sites import Site, layer_sites
 from planner.architecture.amount import ActivationSettings, Amount
+from planner.architecture.catalog_models import catalog_model, catalog_models
+from planner.architecture.modules import discarded
 from planner.architecture.shape import LayerKind
 from planner.blocks import Blocks, blocks_of, ways
 from planner.compute import clock
@@ -232,3 +234,35 @@ def test_blocks_by_values() -> None:
     assert blocks_of({"mlp_tiles": 4, "recompute_modules": "none"}) == Blocks(4)
     assert blocks_of({"mlp_tiles": 1, "recompute_modules": "layernorm+mlp"}) == Blocks(1, ("layernorm", "mlp"))
     assert ways([1, 4], ["none", "mlp"]) == (Blocks(1), Blocks(4), Blocks(1, ("mlp",)))
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        # One norm for attention and block: its result stays for attention; gate, up and product of 22,528.
+        ("command-r-35b", 3 * 2 * 22_528),
+        # The block reads the stream itself, which stays: gate, up and product of 11,008.
+        ("olmo-2-7b", 3 * 2 * 11_008),
+        # Norms before and after: the one before is made again with the block.
+        ("gemma-2-9b", 3 * 2 * 14_336 + 2 * 3_584),
+    ],
+)
+def test_a_block_without_a_norm_of_its_own_keeps_its_input(model: str, size: int) -> None:
+    architecture = catalog_model(model)
+    kind = architecture.layers[0].kind
+    settings = ActivationSettings(512, kernels="megatron", modules=("mlp",))
+    assert discarded("feed_forward", kind, architecture.hidden, settings) == size
+
+
+@pytest.mark.parametrize("model", sorted(catalog_models()))
+def test_nothing_is_left_out_that_is_not_there(model: str) -> None:
+    """Every site of every model keeps something or nothing, however it is divided."""
+    architecture = catalog_model(model)
+    for parts, divided, narrow in ((1, True, False), (2, False, False), (4, True, True)):
+        settings = ActivationSettings(
+            512, kernels="megatron", modules=tuple(ALL.split("+")), tensor_parallel=parts, sequence_parallel=divided,
+            narrow_inputs=narrow,
+        )  # fmt: skip
+        for group in architecture.layers:
+            sites_of = layer_sites(group.kind, architecture.hidden, settings)
+            assert min(site.stored.per_token for site in sites_of) >= 0

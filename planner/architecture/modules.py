@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from planner.architecture.activation_feed_forward import feed_forward_stored, routed_rows, shared_bytes
+from planner.architecture.activation_feed_forward import INPUTS, feed_forward_stored, routed_rows, shared_bytes
+from planner.architecture.activation_norm import reads_stream
 from planner.architecture.amount import ActivationSettings
 from planner.architecture.shape import LayerKind
 
@@ -68,12 +69,16 @@ def _shared_experts(site: str, kind: LayerKind, hidden: int, settings: Activatio
 
 
 def _dense_block(site: str, kind: LayerKind, hidden: int, settings: ActivationSettings) -> Bytes:
-    """All of a dense block: its norm is inside, so that only the stream is left, which that norm keeps."""
+    """All of a dense block: its norm is inside, so that only the stream is left, which that norm keeps.
+
+    A block without a norm of its own before it keeps its input: the stream itself, or what attention reads too.
+    """
     block = kind.feed_forward
     if site != "feed_forward" or block is None or block.experts:
         return NOTHING
-    normed = settings.kept_element * hidden
-    return feed_forward_stored(block, hidden, settings).per_token - normed, normed
+    normed = settings.input_bytes(INPUTS if block.gated else ("up",), fused=not block.gated) * hidden
+    inner = feed_forward_stored(block, hidden, settings).per_token - normed
+    return inner, 0 if kind.parallel or reads_stream(kind) else normed
 
 
 DISCARDED: Mapping[str, Callable[[str, LayerKind, int, ActivationSettings], Bytes]] = {
