@@ -18,8 +18,9 @@ from planner.forced_recompute import ForcedRecompute
 from planner.forms import LARGEST
 from planner.memory import least_activations
 from planner.plan import Layout, Value, layout_of
-from planner.points import BATCH, OuterSpace, standing_floors
+from planner.points import OuterSpace, standing_floors
 from planner.specification import Specification
+from planner.terms import BATCH
 
 OPENED = 128  # layouts that are opened at once
 

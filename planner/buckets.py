@@ -10,17 +10,12 @@ from functools import lru_cache
 from planner import quantized_exchange as quantized
 from planner.plan import whole
 from planner.share import Share
-from planner.terms import Values
+from planner.terms import Values, ceil_divide
 
 REDUCING = ("reduce_bucket",)
 GATHERING = ("prefetch_bucket", "live_parameters")
 UPDATING = ("sub_group",)
 Sizes = tuple[tuple[int, int], ...]
-
-
-def ceil_divide(number: int, divisor: int) -> int:
-    """`number` over `divisor`, rounded up."""
-    return -(-number // divisor)
 
 
 def partition(share: Share) -> int:

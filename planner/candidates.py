@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from planner.batches import Batch, Batches, LeanBatches
-from planner.buckets import ceil_divide
 from planner.clock import Clock
 from planner.forms import LARGEST, Reader, least_time, may_hold
 from planner.objective import GRAIN, Coordinate, slackened
@@ -34,6 +33,7 @@ from planner.points import (
 )
 from planner.rows import least_rows
 from planner.specification import Specification
+from planner.terms import ceil_divide
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,6 @@ from typing import Literal
 from ortools.sat.python import cp_model
 
 from planner.beside import run_beside
-from planner.buckets import ceil_divide
 from planner.errors import InputError, InternalError
 from planner.forms import LARGEST, Form
 from planner.objective import GRAIN
@@ -22,7 +21,7 @@ from planner.plan import Plan, Value
 from planner.points import Point, Points
 from planner.relations import Lines, affine_rows
 from planner.rows import Rows
-from planner.terms import TIME
+from planner.terms import TIME, ceil_divide
 
 Objective = Literal["time", "memory", "rank", "overflow"]
 Step = Sequence[tuple[Form, int]]

@@ -125,35 +125,44 @@ class Clock:
         key = (id(kind), tokens, direction, outlook)  # kinds live as long as the job
         seconds = self.found.get(key)
         if seconds is None:
-            job, setting = self.job, self.setting(attention_kernel(self.job, kind))
-            hidden, length = job.architecture.hidden, job.training.sequence_length
-            alone = speed.layer_seconds(job.cluster.gpu, kind, hidden, tokens, length, direction, setting, outlook)
+            alone = self._pass(kind, kind, tokens, direction, outlook)
             alone += self._undescribed_attention(kind, tokens, direction, outlook)
-            seconds = self.found[key] = alone * pace(job.cluster.gpus, outlook)
+            seconds = self.found[key] = alone * pace(self.job.cluster.gpus, outlook)
         return seconds
 
     def block(self, kind: LayerKind, tokens: float, direction: speed.Pass, outlook: str) -> float:
         """Seconds of one pass of a layer's feed-forward block alone."""
         key = ("block", id(kind), tokens, direction, outlook)
         if key not in self.found:
-            job, setting = self.job, self.setting(attention_kernel(self.job, kind))
             if id(kind) not in self.blocks:
                 self.blocks[id(kind)] = _block_alone(kind)
-            hidden, length = job.architecture.hidden, job.training.sequence_length
-            alone = self.blocks[id(kind)]
-            seconds = speed.layer_seconds(job.cluster.gpu, alone, hidden, tokens, length, direction, setting, outlook)
-            self.found[key] = seconds * pace(job.cluster.gpus, outlook)
+            alone = self._pass(kind, self.blocks[id(kind)], tokens, direction, outlook)
+            self.found[key] = alone * pace(self.job.cluster.gpus, outlook)
         return self.found[key]
 
     def modules(self, kind: LayerKind, tokens: int, modules: tuple[str, ...], outlook: str) -> float:
         """Seconds of making modules of a layer again."""
         key = ("modules", id(kind), tokens, modules, outlook)
         if key not in self.found:
-            job, setting = self.job, replace(self.setting(attention_kernel(self.job, kind)), modules=modules)
-            hidden, length = job.architecture.hidden, job.training.sequence_length
-            seconds = speed.layer_seconds(job.cluster.gpu, kind, hidden, tokens, length, "modules", setting, outlook)
-            self.found[key] = seconds * pace(job.cluster.gpus, outlook)
+            alone = self._pass(kind, kind, tokens, "modules", outlook, modules)
+            self.found[key] = alone * pace(self.job.cluster.gpus, outlook)
         return self.found[key]
+
+    def _pass(
+        self,
+        kind: LayerKind,
+        part: LayerKind,
+        tokens: float,
+        direction: speed.Pass,
+        outlook: str,
+        modules: tuple[str, ...] = (),
+    ) -> float:
+        """Seconds of one pass of a part of a layer, or of some modules of it, on a card of usual pace."""
+        job, setting = self.job, self.setting(attention_kernel(self.job, kind))
+        if modules:
+            setting = replace(setting, modules=modules)
+        hidden, length = job.architecture.hidden, job.training.sequence_length
+        return speed.layer_seconds(job.cluster.gpu, part, hidden, tokens, length, direction, setting, outlook)
 
     def _undescribed_attention(self, kind: LayerKind, tokens: int, direction: speed.Pass, outlook: str) -> float:
         """Seconds of attention that only a trace tells of: its FLOP as those of full heads of usual width."""

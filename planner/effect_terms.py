@@ -39,7 +39,7 @@ def job_effects(job: Job) -> tuple[AnyEffect, ...]:
     for choice, entry in job.techniques.choices.items():
         found += entry.effects
         for value, technique in entry.values.items():
-            if job.unmet_fact(technique) is not None:
+            if job.unmet(technique.where) is not None:
                 continue
             found += (
                 effect.model_copy(update={"when": {**effect.when, choice: OneOf(values=(value,))}})

@@ -28,9 +28,8 @@ from planner.plan import Layout, layout_of, whole
 from planner.share import Share, measure_name, node_shards, share_of
 from planner.speed.matrix import OPERAND_BYTES
 from planner.speed.seconds import NARROW
-from planner.terms import TimeTerm, Values
+from planner.terms import BATCH, TimeTerm, Values
 
-BATCH = ("layout", "micro_batch")
 # The lane of each pipeline stage: stages run beside each other, and the slowest sets the pace.
 STAGE_LANES = {WHOLE: "compute", "first": "compute", "inner": "compute_inner", "last": "compute_last"}
 

@@ -82,8 +82,8 @@ class ForcedRecompute:
 
     def _modules(self, one: Share, tokens: int, blocks: Blocks) -> float:
         """Seconds of making modules again in every layer of a stage."""
-        each = ((kind, count) for kind, count in one.kind_counts)
-        return sum(count * modules_seconds(one, kind, tokens, blocks.modules, self.outlook) for kind, count in each)
+        modules, outlook = blocks.modules, self.outlook
+        return sum(count * modules_seconds(one, kind, tokens, modules, outlook) for kind, count in one.kind_counts)
 
     def _ways(self, one: Share, kind: LayerKind, tokens: int, blocks: Blocks) -> list[tuple[float, float]]:
         """(bytes freed at most, seconds) of each way to recompute one layer, worked out once for alike divisions."""

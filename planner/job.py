@@ -22,7 +22,8 @@ from planner.sizes import ELEMENTS
 from planner.terms import Values
 
 if TYPE_CHECKING:
-    from planner.techniques import RuntimeEntry, TechniqueEntry, Techniques
+    from planner.effects import When
+    from planner.techniques import RuntimeEntry, Techniques
 
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 
@@ -191,18 +192,17 @@ class Job:
     def _acting(self, choice: str) -> tuple[Value, ...]:
         """The values of a listed choice that the job names, or that do anything for it."""
         entry = self.techniques.choices[choice]
-        free = (value for value, technique in entry.values.items() if self.unmet_fact(technique) is None)
+        free = (value for value, technique in entry.values.items() if self.unmet(technique.where) is None)
         return self.choices.get(choice, tuple(free))
 
     @cached_property
     def _blocks_exist(self) -> Mapping[str, bool]:
         """Which blocks Megatron's model code has of those that it can make again."""
-        attentions = [kind.attention for kind in self.layer_kinds if kind.attention is not None]
         blocks = [kind.feed_forward for kind in self.layer_kinds if kind.feed_forward is not None]
         found = {
             "experts": any(block.experts for block in blocks),
             "shared_experts": any(block.experts and block.shared_width for block in blocks),
-            "latent_attention": any(block.kind == "mla" for block in attentions),
+            "latent_attention": any(kind.attention and kind.attention.kind == "mla" for kind in self.layer_kinds),
         }
         own = self.training.kernels == "megatron" and self.traced is None
         return {name: own and exists for name, exists in found.items()}
@@ -330,9 +330,9 @@ class Job:
             **{name: "yes" if exists else "no" for name, exists in self._blocks_exist.items()},
         }
 
-    def unmet_fact(self, technique: TechniqueEntry) -> str | None:
-        """The first fact of the job that keeps a technique from doing anything; None where there is none."""
-        return next((name for name, test in technique.where.items() if not test.admits(self.facts[name])), None)
+    def unmet(self, where: When) -> str | None:
+        """The first fact that the job has not as a technique asks for it; None where it has all."""
+        return next((name for name, test in where.items() if not test.admits(self.facts[name])), None)
 
     def derived(self, name: str, values: Values) -> Value:
         """A choice's value, or a value that follows from choices."""
@@ -360,7 +360,7 @@ class Job:
         if entry.domain == ELEMENTS:
             return True
         free = [one for one in entry.values.values() if not (one.on_request or one.changes_numerics)]
-        return bool(entry.values) and sum(self.unmet_fact(one) is None for one in free) == 1
+        return bool(entry.values) and sum(self.unmet(one.where) is None for one in free) == 1
 
     @cached_property
     def offloads_activations(self) -> tuple[Value, ...]:

@@ -107,13 +107,17 @@ class DeviceLedger:
         """The most bytes that tensors take at once: all books but `reserve`."""
         return max(moment.total - moment.books["reserve"] for moment in self.moments)
 
+    @property
+    def reserve(self) -> int:
+        """The most bytes that driver and libraries take beside the allocator."""
+        return max(moment.books["reserve"] for moment in self.moments)
+
     def reserved(self, fragmentation: float) -> float:
         """Bytes that the allocator takes from the driver.
 
         An allocator that runs short gives free blocks back, so that more than the GPU has is never reserved.
         """
-        reserve = max(moment.books["reserve"] for moment in self.moments)
-        return max(self.tensors(), min(self.wanted(fragmentation), self.capacity.usable - reserve))
+        return max(self.tensors(), min(self.wanted(fragmentation), self.capacity.usable - self.reserve))
 
     def wanted(self, fragmentation: float) -> float:
         """Bytes that the allocator takes from the driver where it never runs short.
@@ -129,9 +133,9 @@ class DeviceLedger:
 
     def shown(self, fragmentation: float) -> Shown:
         """What tools show of the device's peak."""
-        reserved, reserve = self.reserved(fragmentation), max(moment.books["reserve"] for moment in self.moments)
+        reserved = self.reserved(fragmentation)
         short = max(0, ceil(self.wanted(fragmentation) - reserved))
-        return Shown(self.tensors(), ceil(reserved), ceil(reserved + reserve), short)
+        return Shown(self.tensors(), ceil(reserved), ceil(reserved + self.reserve), short)
 
     @property
     def verdict(self) -> str:

@@ -12,9 +12,8 @@ from planner.job import Job
 from planner.layouts import WHOLE, stages
 from planner.plan import layout_of, whole
 from planner.share import Share, measure_name, share_of
-from planner.terms import MemoryTerm, Values
+from planner.terms import BATCH, MemoryTerm, Values
 
-BATCH = ("layout", "micro_batch")
 KEPT = (*BATCH, *BLOCK_CHOICES)
 INTERVAL = (*KEPT, "checkpoint_interval", "recompute_policy")
 PASSES = ("forward", "loss", "backward_start")

@@ -22,14 +22,13 @@ from planner.plan import Layout, Value
 from planner.relations import Relation, Relations
 from planner.specification import Specification
 from planner.standing import StandingFloors
-from planner.terms import TIME, Rule, Term
+from planner.terms import BATCH, TIME, Rule, Term
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Active = frozenset[str] | None
 IN_THE_RUNTIME = "techniques_exist_in_the_runtime"
-BATCH = ("layout", "micro_batch")
 PART = 4096  # points whose sums are in memory at once
 
 

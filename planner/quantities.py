@@ -13,10 +13,10 @@ from functools import lru_cache
 
 from planner import buckets
 from planner import quantized_exchange as quantized
-from planner.buckets import GATHERING, REDUCING, UPDATING, ceil_divide, partition
+from planner.buckets import GATHERING, REDUCING, UPDATING, partition
 from planner.plan import layout_of
 from planner.share import Share, node_shards
-from planner.terms import Values
+from planner.terms import Values, ceil_divide
 
 Body = Callable[[Share, Values], int]
 

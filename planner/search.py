@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from planner.buckets import ceil_divide
 from planner.candidates import Wanted, leanest_points, promising_points
 from planner.clock import Clock
 from planner.compile import Answer, Question, ask
@@ -24,6 +23,7 @@ from planner.objective import GRAIN, Coordinate, coordinates, slackened
 from planner.plan import Plan, Value
 from planner.points import Points
 from planner.specification import Specification, specify
+from planner.terms import ceil_divide
 from planner.units import format_bytes, format_seconds
 
 

@@ -51,8 +51,8 @@ def unmet_fact(job: Job, choice: str, value: Value) -> str | None:
     """The first fact of the job that keeps a value of a choice from doing anything; None where there is none."""
     technique = job.techniques.entry(choice, value)
     if technique is not None:
-        return job.unmet_fact(technique)
+        return job.unmet(technique.where)
     entry = job.techniques.choices.get(choice)
     if entry is None or entry.domain != ELEMENTS or value == own_size(job, choice):
         return None
-    return next((name for name, test in entry.where.items() if not test.admits(job.facts[name])), None)
+    return job.unmet(entry.where)

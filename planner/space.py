@@ -59,7 +59,7 @@ def _needs_leave(entry: ChoiceEntry, value: Value) -> bool:
 def _acts(job: Job, entry: ChoiceEntry, value: Value) -> bool:
     """Whether the facts of the job are such that a technique exists and does anything."""
     technique = entry.values.get(value)  # type: ignore[arg-type]
-    return technique is None or job.unmet_fact(technique) is None
+    return technique is None or job.unmet(technique.where) is None
 
 
 def micro_batches(job: Job) -> tuple[int, ...]:

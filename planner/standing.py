@@ -12,7 +12,7 @@ from itertools import product
 from planner.layouts import stages
 from planner.plan import Layout, Value, layout_of
 from planner.specification import Specification
-from planner.terms import MemoryTerm, Values
+from planner.terms import BATCH, MemoryTerm, Values
 
 STATES = ("parameters", "gradients", "optimizer_states")
 Place = tuple[str, str]  # a pipeline stage and a moment
@@ -61,7 +61,7 @@ class StandingFloors:
         states = (term for term in stands if term.book in STATES and term.stage == first)
         self._states = _Least([term for term in states if "forward" in term.moments], self.domains, ("layout",))
         self._standing = _Least(stands, self.domains, ("layout",))
-        self._running = _Least([t for t in terms if "micro_batch" in t.scope], self.domains, ("layout", "micro_batch"))
+        self._running = _Least([term for term in terms if "micro_batch" in term.scope], self.domains, BATCH)
         self.of_states: dict[Layout, int] = {}
         self.found: dict[Layout, dict[Place, int]] = {}
 

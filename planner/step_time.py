@@ -14,7 +14,6 @@ from math import ceil
 from typing import Any
 
 from planner.activation_copies import copy_terms
-from planner.buckets import ceil_divide
 from planner.cluster import (
     collective_seconds,
     cpu_optimizer_seconds,
@@ -41,10 +40,8 @@ from planner.share import measure_name, share_of
 from planner.speed.memory_bound import host_seconds, memory_seconds
 from planner.speed.passes import pass_cost
 from planner.speed.seconds import NARROW
-from planner.terms import TimeTerm, Values
+from planner.terms import BATCH, TimeTerm, Values, ceil_divide
 from planner.tiled_blocks import tile_terms
-
-BATCH = ("layout", "micro_batch")
 
 
 @lru_cache(maxsize=64)

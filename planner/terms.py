@@ -42,6 +42,15 @@ WINDOWS = ("forward", "backward", "last_backward", "optimizer_step")
 LANES = ("serial", "compute", "compute_inner", "compute_last", "communication", "host_link", "host")
 
 
+# What decides how many tokens a rank has at once, and how often.
+BATCH = ("layout", "micro_batch")
+
+
+def ceil_divide(number: int, divisor: int) -> int:
+    """`number` over `divisor`, rounded up."""
+    return -(-number // divisor)
+
+
 @dataclass(frozen=True)
 class Measure:
     """A whole number that follows from a few choices (layers recomputed, for example); terms may be affine in it.

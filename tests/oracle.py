@@ -7,15 +7,18 @@ scope and measures.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
-from planner.compile import GRAIN
 from planner.errors import NoPlan
+from planner.evaluate import evaluate
 from planner.job import Job
 from planner.memory import memory_terms
+from planner.objective import GRAIN
 from planner.plan import Plan, Value
 from planner.specification import Specification, specify
 from planner.step_time import time_terms
 from planner.terms import TIME, WINDOWS, Limit, MemoryTerm, Term
+from tests.jobs import random_plan
 
 Figures = tuple[dict[str, int], int]
 
@@ -119,6 +122,16 @@ def _places(terms: list[Term], values: Mapping[str, Value]) -> dict[tuple[str, s
             for place in places:
                 sums[place] = sums.get(place, 0) + amount
     return sums
+
+
+def check_reading(oracle: Oracle, found: Job, draw: Random, count: int) -> None:
+    """The oracle reads that many random plans of a job as `evaluate` does."""
+    for _ in range(count):
+        plan = random_plan(found, draw)
+        evaluation, (peaks, microseconds) = evaluate(found, plan), oracle.figures(plan)
+        assert {device: ledger.peak.total for device, ledger in evaluation.ledger.items()} == peaks
+        assert evaluation.step_time.microseconds == microseconds
+        assert (not evaluation.violations) == (oracle.legal(plan) and oracle.fits((peaks, microseconds)))
 
 
 def check_conflict(seed: int, oracle: Oracle, error: NoPlan) -> None:

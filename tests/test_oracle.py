@@ -12,14 +12,13 @@ import pytest
 
 from planner.compile import GRAIN, Question, ask
 from planner.errors import NoPlan
-from planner.evaluate import evaluate
 from planner.job import Job
 from planner.plan import Plan
 from planner.points import enumerate_points
 from planner.search import solve
 from planner.specification import specify
-from tests.jobs import LARGEST_SMALL, job, random_job, random_plan
-from tests.oracle import Oracle, check_conflict
+from tests.jobs import LARGEST_SMALL, job, random_job
+from tests.oracle import Oracle, check_conflict, check_reading
 
 BATCHES, IN_A_BATCH = 10, 10  # 100 jobs, and those of test_oracle_aims.py
 
@@ -65,13 +64,7 @@ def _check_nearest_miss(seed: int, oracle: Oracle, error: NoPlan) -> None:
 @pytest.mark.parametrize("seed", range(0, 45, 3))
 def test_the_oracle_evaluates_as_evaluate_does(seed: int) -> None:
     drawn, draw = random_job(seed, small=True), Random(seed)
-    oracle = Oracle(drawn)
-    for _ in range(5):
-        plan = random_plan(drawn, draw)
-        found, (peaks, microseconds) = evaluate(drawn, plan), oracle.figures(plan)
-        assert {device: ledger.peak.total for device, ledger in found.ledger.items()} == peaks
-        assert found.step_time.microseconds == microseconds
-        assert (not found.violations) == (oracle.legal(plan) and oracle.fits((peaks, microseconds)))
+    check_reading(Oracle(drawn), drawn, draw, 5)
 
 
 @pytest.mark.parametrize("objective", ["time", "memory", "rank"])

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from planner.buckets import ceil_divide, reductions
+from planner.buckets import reductions
 from planner.job import Job
 from planner.layouts import stages
 from planner.plan import Layout
@@ -14,6 +14,7 @@ from planner.quantities import BY_NAME, QUANTITIES, shard_ranks, touched_element
 from planner.resolve import plain_plan
 from planner.share import share
 from planner.space import job_space
+from planner.terms import ceil_divide
 from tests.jobs import job
 
 

@@ -32,7 +32,7 @@ from planner.space import job_space
 from planner.step_time import time_terms
 from planner.terms import Term
 from tests.jobs import job, plan, random_plan
-from tests.oracle import Oracle
+from tests.oracle import Oracle, check_reading
 
 BUFFERS = {
     "reduce_bucket": [100_000, 4_926_720, "2e7"],
@@ -195,12 +195,7 @@ def test_the_search_finds_what_the_oracle_finds(overrides: dict[str, Any]) -> No
 
 def test_the_oracle_reads_sizes_as_evaluate_does() -> None:
     found, draw = open_job(choices={"optimizer_offload": ["none", "cpu"]}), Random(1)
-    oracle = Oracle(found)
-    for _ in range(30):
-        drawn = random_plan(found, draw)
-        evaluation, (peaks, microseconds) = evaluate(found, drawn), oracle.figures(drawn)
-        assert {device: ledger.peak.total for device, ledger in evaluation.ledger.items()} == peaks
-        assert evaluation.step_time.microseconds == microseconds
+    check_reading(Oracle(found), found, draw, 30)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -50,7 +50,7 @@ def _expert_activations(site: str, kind: LayerKind, hidden: int, settings: Activ
     block = kind.feed_forward
     if site != "feed_forward" or block is None or not block.experts:
         return NOTHING
-    return settings.element * routed_rows(block) * block.width, 0
+    return settings.kept_element * routed_rows(block) * block.width, 0
 
 
 def _latent_projections(site: str, kind: LayerKind, hidden: int, settings: ActivationSettings) -> Bytes:

@@ -37,8 +37,7 @@ class _Peak:
 
     def beside(self, fragmentation: float) -> float:
         """Bytes of the device that neither the allocator nor the catalog's reserve explain."""
-        reserve = max(moment.books["reserve"] for moment in self.ledger.moments)
-        return self.bytes - self.ledger.reserved(fragmentation) - reserve
+        return self.bytes - self.ledger.reserved(fragmentation) - self.ledger.reserve
 
 
 def fit_margin(runs: Sequence[Measured]) -> MarginFit:

@@ -126,7 +126,7 @@ QUANTIZED: Mapping[str, tuple[Value, str]] = {
 def _if_there(subject: Subject, job: Job, choice: str, value: Value, key: str) -> Value:
     """The value of a choice where the file asks for it and it does anything for the job, else the choice's default."""
     technique = job.techniques.entry(choice, value)
-    acts = technique is not None and job.unmet_fact(technique) is None
+    acts = technique is not None and job.unmet(technique.where) is None
     return value if acts and subject.value(f"{ZERO}.{key}") else job.techniques.choices[choice].default
 
 

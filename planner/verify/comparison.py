@@ -103,10 +103,9 @@ def _others(evaluation: Evaluation, measured: Mapping[str, Any]) -> list[Row]:
     if measured["device"] == "cpu":
         return []
     gpu = evaluation.ledger["gpu"]
-    reserve = max(moment.books["reserve"] for moment in gpu.moments)
     return [
         Row("reserved by the allocator", gpu.reserved(evaluation.job.runtime.fragmentation), measured["peak_reserved"]),
-        Row("driver and libraries", reserve, measured["used"] - measured["reserved"]),
+        Row("driver and libraries", gpu.reserve, measured["used"] - measured["reserved"]),
         Row("step time", evaluation.step_time.seconds, step_seconds(measured)),
     ]
 

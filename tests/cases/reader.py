@@ -75,8 +75,7 @@ class Setup:
             return float(self.ledger["host"].peak.total / GIB)
         gpu: DeviceLedger = self.ledger["gpu"]
         reserved = gpu.reserved(self.job.runtime.fragmentation)
-        reserve = max(moment.books["reserve"] for moment in gpu.moments)
-        found = {"allocated": float(gpu.tensors()), "reserved": reserved, "device": reserved + reserve}
+        found = {"allocated": float(gpu.tensors()), "reserved": reserved, "device": reserved + gpu.reserve}
         return float(found[metric] / GIB)
 
     def line(self, name: str, moment: str, device: str = "gpu") -> int:
